@@ -42,7 +42,6 @@ struct System {
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
-    workspace_root: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -52,10 +51,13 @@ struct Package {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let metadata = metadata()?;
-    let package = metadata.packages.iter().find(|package| package.name == "ua-parser");
-    let package = package.ok_or("cargo metadata does not list ua-parser")?;
-    let folder = package.manifest_path.parent().ok_or("the manifest of ua-parser lies in no folder")?;
+    let manifest_folder = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let lock = manifest_folder.ancestors().map(|folder| folder.join("Cargo.lock")).find(|lock| lock.exists());
+    let lock = lock.ok_or("there is no Cargo.lock above this package")?;
+    let folder = match listed_folder(&manifest_folder)? {
+        Some(folder) => folder,
+        None => unpacked_folder(&lock)?,
+    };
     let source = folder.join("uap-core/regexes.yaml");
 
     let text = fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
@@ -66,30 +68,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=migrations"); // a folder that a macro reads
     println!("cargo::rerun-if-changed={}", source.display());
     // Another version of ua-parser lies in another folder; the lock file is what says so.
-    println!("cargo::rerun-if-changed={}", metadata.workspace_root.join("Cargo.lock").display());
+    println!("cargo::rerun-if-changed={}", lock.display());
     Ok(())
 }
 
-/// Asks cargo where the packages lie, first in the ways that touch neither the network nor the lock file.
+/// Where cargo says that the package lies; nothing if it can't say without downloading.
 ///
-/// Cargo downloads what a build needs, while `metadata` also wants the packages that only tests need. They may be
-/// missing in a fresh clone, so the last ways let it fetch them.
-fn metadata() -> Result<Metadata, Box<dyn Error>> {
-    let manifest = Path::new(&variable("CARGO_MANIFEST_DIR")?).join("Cargo.toml");
-    let mut complaint = String::new();
-    for flags in [&["--offline", "--locked"][..], &["--offline"], &["--locked"], &[]] {
-        let output = Command::new(variable("CARGO")?)
-            .args(["metadata", "--format-version", "1", "--filter-platform", &variable("TARGET")?])
-            .arg("--manifest-path")
-            .arg(&manifest)
-            .args(flags)
-            .output()?;
-        if output.status.success() {
-            return Ok(serde_json::from_slice(&output.stdout)?);
-        }
-        complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+/// Cargo downloads what a build needs, while `metadata` also wants the packages that only tests need. In a fresh clone they may be
+/// missing, and a build script downloads nothing.
+fn listed_folder(manifest_folder: &Path) -> Result<Option<PathBuf>, Box<dyn Error>> {
+    let output = Command::new(variable("CARGO")?)
+        .args(["--offline", "--locked", "metadata", "--format-version", "1"])
+        .args(["--filter-platform", &variable("TARGET")?])
+        .arg("--manifest-path")
+        .arg(manifest_folder.join("Cargo.toml"))
+        .output()?;
+    if !output.status.success() {
+        return Ok(None);
     }
-    Err(format!("cargo metadata cannot say where ua-parser lies: {complaint}").into())
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    let package = metadata.packages.into_iter().find(|package| package.name == "ua-parser");
+    Ok(package.and_then(|package| package.manifest_path.parent().map(Path::to_owned)))
+}
+
+/// Where cargo unpacked the package of the version in the lock file, after it had compared its checksum.
+fn unpacked_folder(lock: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let text = fs::read_to_string(lock)?;
+    let package = text.split_once("\nname = \"ua-parser\"\nversion = \"").ok_or("Cargo.lock has no ua-parser")?.1;
+    let version = package.split('"').next().unwrap_or_default();
+    let home = variable("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|_| variable("HOME").map(|home| Path::new(&home).join(".cargo")))?;
+    for registry in fs::read_dir(home.join("registry/src"))? {
+        let folder = registry?.path().join(format!("ua-parser-{version}"));
+        if folder.exists() {
+            return Ok(folder);
+        }
+    }
+    Err(format!("ua-parser {version} is not on this machine: run `cargo fetch --locked` first").into())
 }
 
 /// One of the variables that cargo sets for build scripts.

@@ -35,7 +35,17 @@ fetch_edge_tools() {
     fi
     install_program wasm-bindgen-cli "$wasm_bindgen_version" "$wasm_bindgen_home" wasm-bindgen
     install_program worker-build "$worker_build_version" "$worker_build_home" worker-build
+    # Also what only other platforms need: the Worker is built for WebAssembly.
+    cargo fetch --quiet --locked 7>&- 9>&-
     exec 7>&-
+}
+
+# A build downloads nothing.
+require_edge_tools() {
+    local needed
+    for needed in "$edge_npm/ready" "$wasm_bindgen_home/bin/wasm-bindgen" "$worker_build_home/bin/worker-build"; do
+        [ -e "$needed" ] || die "the Worker's tools are not installed, and a build downloads nothing: run 'scripts/edge-build --fetch' first"
+    done
 }
 
 # install_program PACKAGE VERSION FOLDER PROGRAM
@@ -49,7 +59,7 @@ install_program() {
 # Where WebAssembly is built: one folder per toolchain, for the private one and rustup's differ in their std.
 use_wasm_toolchain() {
     local bin
-    bin=$(scripts/lib/wasm-toolchain)
+    bin=$(scripts/lib/wasm-toolchain "$@")
     CARGO_TARGET_DIR=$cache/wasm-target/$(printf '%s' "$bin" | cksum | cut -d ' ' -f 1)
     export CARGO_TARGET_DIR PATH=$bin:$PATH
 }

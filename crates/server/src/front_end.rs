@@ -2,7 +2,9 @@
 
 pub(crate) mod cursor;
 pub(crate) mod download;
+pub(crate) mod spilled_file;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rlinks_clicks::ClickStore;
@@ -13,19 +15,22 @@ use rlinks_store::StoreError;
 use tokio::sync::OnceCell;
 
 use self::cursor::Cursors;
+use self::spilled_file::SpillingFile;
 
 pub struct FrontEnd {
     pub ops: Ops,
     routes: Arc<RouteCache>,
     clicks: Arc<OnceCell<ClickStore>>,
     cursors: Cursors,
+    /// Where files go that somebody sends, while they are read.
+    data: PathBuf,
 }
 
 impl FrontEnd {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(ops: Ops, routes: Arc<RouteCache>, clicks: Arc<OnceCell<ClickStore>>) -> Self {
+    pub async fn new(ops: Ops, routes: Arc<RouteCache>, clicks: Arc<OnceCell<ClickStore>>, data: &Path) -> Self {
         let cursors = Cursors::new(ops.shared_key("cursor_key").await);
-        Self { ops, routes, clicks, cursors }
+        Self { ops, routes, clicks, cursors, data: data.to_owned() }
     }
 
     /// The clicks, opened when first asked for.
@@ -36,6 +41,11 @@ impl FrontEnd {
     /// Hosts and policies as the serving threads know them.
     pub fn directory(&self) -> Arc<HostDirectory> {
         self.routes.directory.load_full()
+    }
+
+    /// An empty file for what somebody sends.
+    pub fn receive_file(&self) -> SpillingFile {
+        SpillingFile::new(&self.data)
     }
 
     pub fn cursors(&self) -> &Cursors {

@@ -9,11 +9,13 @@
 //! | how redirects and errors are written | `response_writer`, `error_response`, `body` |
 //! | which headers a click needs, and whose address a proxy passes on | `click_headers`, `client_address` |
 //! | limits on guessing, on slow readers and on slow senders | `miss_limiter`, `write_timeout`, `request_body` |
+//! | how much of bodies is held at once | `body_budget` |
 //! | what is counted, and which refusals are logged | `counters`, `refusal_log` |
 //! | certificates | `tls` |
 
 pub(crate) mod acceptor;
 pub(crate) mod body;
+pub(crate) mod body_budget;
 pub(crate) mod checked_stream;
 pub(crate) mod click_headers;
 pub(crate) mod client_address;

@@ -50,6 +50,7 @@ use crate::auth::oidc::CALLBACK_PATH;
 use crate::auth::session::CurrentSession;
 use crate::auth::sign_in::SignInError;
 use crate::front_end::FrontEnd;
+use crate::redirect::body_budget::BodyRefused;
 use crate::web::assets::{script_url, style_url};
 use crate::web::extract::WebRequest;
 use rlinks_ops::{Ops, OpsError};
@@ -190,6 +191,13 @@ impl PageError {
         self.page = template.render().ok();
         self.cookie = cookie;
         self
+    }
+}
+
+impl From<BodyRefused> for PageError {
+    fn from(refused: BodyRefused) -> Self {
+        let error = Self::with_message(refused.code(), refused.to_string());
+        Self { retry_after: refused.retry_after(), ..error }
     }
 }
 

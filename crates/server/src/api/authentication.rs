@@ -11,6 +11,7 @@ use rlinks_ops::limits::RateLimitStatus;
 
 use super::Api;
 use super::error::ApiError;
+use crate::redirect::body_budget::{BodyAccount, BodyHolder};
 
 /// Before every route: who calls, and whether they have reached their rate limit. After it: what is left of the limit.
 pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
@@ -33,6 +34,9 @@ pub async fn authenticate(State(api): State<Arc<Api>>, request: Request, next: N
             return response;
         }
     };
+    if let Some(account) = parts.extensions.get::<BodyAccount>() {
+        account.set_holder(BodyHolder { principal: caller.principal_id(), workspace: caller.workspace.id });
+    }
     parts.extensions.insert(Arc::new(caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
     // A creation has a limit of its own, and says so itself.

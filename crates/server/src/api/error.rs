@@ -16,6 +16,7 @@ use rlinks_ops::OpsError;
 use rlinks_ops::limits::RateLimitStatus;
 
 use crate::auth::error::AuthError;
+use crate::redirect::body_budget::BodyRefused;
 use crate::auth::sign_in::SignInError;
 
 /// When a store that is away may be back.
@@ -58,6 +59,13 @@ impl ApiError {
 
     pub fn status(&self) -> u16 {
         self.code.status()
+    }
+}
+
+impl From<BodyRefused> for ApiError {
+    fn from(refused: BodyRefused) -> Self {
+        let error = Self::with_message(refused.code(), refused.to_string());
+        Self { retry_after: refused.retry_after(), ..error }
     }
 }
 

@@ -1,16 +1,21 @@
 //! What a request brings: query parameters, a JSON body, a version it saw.
 
-use axum::body::Bytes;
-use axum::body::HttpBody as _;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::header::{CONTENT_TYPE, IF_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rlinks_core::error_code::ErrorCode;
 use rlinks_core::{FieldCode, FieldError, FieldErrors, Timestamp, strict_json};
 use serde_json::{Map, Value};
 
+use super::Api;
 use super::error::ApiError;
+use crate::front_end::spilled_file::SpilledFile;
+use crate::redirect::body_budget::{BodyAccount, BodyRefused};
 
 /// A body of most routes.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -232,33 +237,51 @@ async fn read_json_object(request: Request, max_bytes: usize) -> Result<Map<Stri
             "Send JSON, with `Content-Type: application/json`",
         ));
     }
+    let account = request.extensions().get::<BodyAccount>().cloned();
     let bytes = read_body(request, max_bytes).await?;
+    if let Some(account) = account {
+        account.wait_to_parse().await;
+    }
     strict_json::parse_object(&bytes)
         .map_err(|error| ApiError::with_message(ErrorCode::BadRequest, error.to_string()))
 }
 
 /// A body of at most so many bytes.
 async fn read_body(request: Request, max_bytes: usize) -> Result<Bytes, ApiError> {
-    let too_large = || {
-        ApiError::with_message(
-            ErrorCode::PayloadTooLarge,
-            format!("The body has more than {} KiB", max_bytes / 1024),
-        )
-    };
+    let body = limited_body(request, max_bytes)?;
+    let body = body.collect().await.map_err(|error| body_error(&*error, max_bytes))?;
+    Ok(body.to_bytes())
+}
+
+/// A body that ends with an error after so many bytes; one that was announced to be longer is not begun.
+fn limited_body(request: Request, max_bytes: usize) -> Result<Limited<Body>, ApiError> {
     let announced = request.headers().get(http::header::CONTENT_LENGTH);
     let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > max_bytes) {
-        return Err(too_large());
+        return Err(too_large(max_bytes));
     }
-    match axum::body::to_bytes(request.into_body(), max_bytes).await {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if is_too_long(&error) => Err(too_large()),
-        Err(_) => Err(ApiError::with_message(ErrorCode::BadRequest, "The body did not arrive whole")),
+    Ok(Limited::new(request.into_body(), max_bytes))
+}
+
+fn too_large(max_bytes: usize) -> ApiError {
+    ApiError::with_message(
+        ErrorCode::PayloadTooLarge,
+        format!("The body has more than {} KiB", max_bytes / 1024),
+    )
+}
+
+fn body_error(error: &(dyn std::error::Error + 'static), max_bytes: usize) -> ApiError {
+    if error.is::<LengthLimitError>() {
+        return too_large(max_bytes);
+    }
+    match BodyRefused::find(error) {
+        Some(refused) => refused.into(),
+        None => ApiError::with_message(ErrorCode::BadRequest, "The body did not arrive whole"),
     }
 }
 
 /// A file of links, of whichever kind.
-pub struct UploadedFile(pub Bytes);
+pub struct UploadedFile(pub SpilledFile);
 
 /// What files of links are sent as.
 const FILE_TYPES: [&str; 8] = [
@@ -272,10 +295,10 @@ const FILE_TYPES: [&str; 8] = [
     "application/octet-stream",
 ];
 
-impl<S: Send + Sync> FromRequest<S> for UploadedFile {
+impl FromRequest<Arc<Api>> for UploadedFile {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, ApiError> {
         let kind =
             request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -283,20 +306,18 @@ impl<S: Send + Sync> FromRequest<S> for UploadedFile {
             let message = "Send the file itself, with `Content-Type: application/octet-stream` or what it is";
             return Err(ApiError::with_message(ErrorCode::UnsupportedMediaType, message));
         }
-        Ok(Self(read_body(request, MAX_BULK_BODY_BYTES).await?))
-    }
-}
-
-/// The body went on after the limit.
-fn is_too_long(error: &axum::Error) -> bool {
-    let mut source: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = source {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
+        let mut body = limited_body(request, MAX_BULK_BODY_BYTES)?;
+        let mut file = api.receive_file();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| body_error(&*error, MAX_BULK_BODY_BYTES))?;
+            let written = frame.data_ref().map_or(Ok(()), |bytes| file.push(bytes));
+            written.map_err(|error| {
+                tracing::error!(%error, "a file that was sent cannot be kept");
+                ApiError::new(ErrorCode::Internal)
+            })?;
         }
-        source = error.source();
+        Ok(Self(file.finish()))
     }
-    false
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

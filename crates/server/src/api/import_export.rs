@@ -1,6 +1,5 @@
 //! Links as files: in and out.
 
-use std::io::Cursor;
 use std::sync::Arc;
 
 use axum::Json;
@@ -74,7 +73,7 @@ async fn import(
     let mode = if params.boolean("dry_run") == Some(true) { WriteMode::DryRun } else { WriteMode::Apply };
     let allow_http = params.boolean("https_only") == Some(false);
     params.finish()?;
-    let rows = Rows::open(Cursor::new(file), format).await.map_err(|error| match error {
+    let rows = Rows::open(file.reader(), format).await.map_err(|error| match error {
         ReadError::Io(error) => {
             tracing::error!(%error, "a file that was sent cannot be read");
             ApiError::new(rlinks_core::error_code::ErrorCode::Internal)

@@ -1,5 +1,7 @@
 //! Links as a file to take away, written while it is being read.
 
+use std::fmt::Display;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
@@ -7,6 +9,7 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use rlinks_ops::export::{Export, ExportFormat};
 use rlinks_ops::{Caller, OpsError};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::FrontEnd;
 
@@ -34,8 +37,17 @@ pub(crate) fn stream_body(
     first: String,
     rest: impl Stream<Item = Result<String, OpsError>> + Send + 'static,
 ) -> Body {
+    stream_body_until(first, rest, None)
+}
+
+/// The same, but what hasn't been taken by the deadline is never made, and what `rest` holds is dropped.
+pub(crate) fn stream_body_until<E: Display + Send>(
+    first: String,
+    rest: impl Stream<Item = Result<String, E>> + Send + 'static,
+    deadline: Option<Instant>,
+) -> Body {
     let (pages, taken) = mpsc::channel(1);
-    tokio::spawn(async move {
+    let sending = async move {
         let mut rest = std::pin::pin!(rest);
         while let Some(page) = rest.next().await {
             // An answer that breaks off is seen to be none.
@@ -44,6 +56,13 @@ pub(crate) fn stream_body(
             if pages.send(page).await.is_err() || is_over {
                 return;
             }
+        }
+    };
+    tokio::spawn(async move {
+        match deadline {
+            None => sending.await,
+            // The length was announced, so it is seen that something is missing.
+            Some(deadline) => drop(tokio::time::timeout_at(deadline, sending).await),
         }
     });
     let rest = stream::unfold(taken, |mut taken| async { Some((taken.recv().await?, taken)) });

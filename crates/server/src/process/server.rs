@@ -180,7 +180,7 @@ impl Server {
         control.block_on(ops.load_limit_uses());
         let clicks = Arc::default();
         let auth = Arc::new(control.block_on(build_auth(&config, &ops, &routes))?);
-        let front_end = FrontEnd::new(ops, Arc::clone(&routes), Arc::clone(&clicks));
+        let front_end = FrontEnd::new(ops, Arc::clone(&routes), Arc::clone(&clicks), &config.data);
         let front_end = Arc::new(control.block_on(front_end));
         let api = Arc::new(Api::new(Arc::clone(&front_end), Arc::clone(&auth)));
         let web = Web::new(Arc::clone(&auth), front_end, Arc::clone(&routes));

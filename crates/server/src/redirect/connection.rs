@@ -33,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::body::{Body, into_response};
+use super::body_budget::BodyAccount;
 use super::checked_stream::CheckedStream;
 use super::click_headers::ClickHeaders;
 use super::client_address;
@@ -268,9 +269,17 @@ impl Connection {
         } else {
             None
         };
-        let request = request.map(TimedBody::new);
+        let account = BodyAccount::new(&context.body_budget);
+        let mut request = request.map(|body| TimedBody::new(body, account.clone()));
+        request.extensions_mut().insert(account.clone());
         let request = ControlRequest { role: self.thread.role, peer: self.peer, request };
-        let handled = context.control_runtime.spawn((self.thread.control)(request));
+        let handling = (self.thread.control)(request);
+        // A handler goes on when its client is gone, and what the body holds is held until it is done.
+        let handled = context.control_runtime.spawn(async move {
+            let response = handling.await;
+            drop(account);
+            response
+        });
         let mut response = match handled.await {
             Ok(handled) => handled.map(|body| Body::Streamed { body, _slot: slot }),
             Err(_) => error(ErrorCode::Internal, ErrorCode::Internal.message()),

@@ -14,6 +14,7 @@ use rlinks_routes::host_directory::ServedWorkspace;
 use rlinks_store::clock::Clock;
 use tokio::runtime::Handle;
 
+use super::body_budget::BodyBudget;
 use super::counters::Metrics;
 use super::refusal_log::RefusalLog;
 use super::request_body::TimedBody;
@@ -65,6 +66,7 @@ pub struct RedirectContext {
     pub click_pipeline: ClickPipeline,
     pub metrics: Metrics,
     pub refusals: RefusalLog,
+    pub body_budget: Arc<BodyBudget>,
     draining: AtomicBool,
 }
 
@@ -85,6 +87,7 @@ impl RedirectContext {
             click_pipeline: recording,
             metrics: Metrics::default(),
             refusals: RefusalLog::default(),
+            body_budget: Arc::default(),
             draining: AtomicBool::new(false),
         }
     }

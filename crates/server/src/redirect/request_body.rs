@@ -1,4 +1,4 @@
-//! A request's body with a deadline and a minimum rate. A slower sender loses the connection.
+//! A request's body with a deadline, a minimum rate and an account of what it holds. A slower sender loses the connection.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -8,6 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
+
+use super::body_budget::{BodyAccount, PRINCIPAL_BYTES};
 
 /// How long a body may take however short it is.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -21,11 +23,12 @@ pub struct TimedBody {
     /// When reading began, and when the next bytes must be there. It runs only while there is something to wait for.
     timer: Option<(Instant, Pin<Box<Sleep>>)>,
     received: u64,
+    account: BodyAccount,
 }
 
 impl TimedBody {
-    pub const fn new(body: Incoming) -> Self {
-        Self { body, timer: None, received: 0 }
+    pub const fn new(body: Incoming, account: BodyAccount) -> Self {
+        Self { body, timer: None, received: 0, account }
     }
 }
 
@@ -43,9 +46,19 @@ impl Body for TimedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
+        // A length that was announced is held before anything is read, so that a body is refused at once and not halfway.
+        let announced = this.body.size_hint().exact().unwrap_or_default().min(PRINCIPAL_BYTES);
+        if this.received == 0
+            && let Err(refused) = this.account.hold(announced)
+        {
+            return Poll::Ready(Some(Err(refused.into())));
+        }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.received += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if let Err(refused) = this.account.hold(this.received) {
+                    return Poll::Ready(Some(Err(refused.into())));
+                }
                 if let Some((start, timer)) = &mut this.timer {
                     timer.as_mut().reset(deadline(*start, this.received));
                 }

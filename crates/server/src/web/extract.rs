@@ -19,6 +19,7 @@ use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::Cookie;
 use crate::auth::csrf::{CsrfToken, is_cross_site};
 use crate::auth::session::{CurrentSession, Sessions};
+use crate::redirect::body_budget::{BodyAccount, BodyHolder, BodyRefused};
 use rlinks_ops::Caller;
 use rlinks_store::LimitStop;
 
@@ -32,6 +33,8 @@ pub struct WebRequest {
     pub connection: Arc<ConnectionInfo>,
     pub headers: HeaderMap,
     pub uri: Uri,
+    /// What the body of the request holds.
+    pub body_account: Option<BodyAccount>,
 }
 
 /// A signed-in user.
@@ -123,11 +126,16 @@ impl WebRequest {
     pub(super) fn from_parts(parts: &mut Parts) -> Result<Self, PageError> {
         let connection = parts.extensions.get::<Arc<ConnectionInfo>>().cloned();
         let connection = connection.ok_or_else(|| PageError::new(ErrorCode::Internal))?;
-        Ok(Self { connection, headers: parts.headers.clone(), uri: parts.uri.clone() })
+        let body_account = parts.extensions.get::<BodyAccount>().cloned();
+        Ok(Self { connection, headers: parts.headers.clone(), uri: parts.uri.clone(), body_account })
     }
 
     pub(super) async fn current_session(&self, web: &Web) -> Result<Option<CurrentSession>, PageError> {
-        Ok(web.auth.sessions.current(&self.headers, &self.connection).await?)
+        let current = web.auth.sessions.current(&self.headers, &self.connection).await?;
+        if let (Some(account), Some(current)) = (&self.body_account, &current) {
+            account.set_holder(BodyHolder { principal: current.user.id, workspace: current.workspace.id });
+        }
+        Ok(current)
     }
 }
 
@@ -283,7 +291,10 @@ async fn read_form(request: &WebRequest, body: Body, max_bytes: usize) -> Result
         Err(error) if error.is::<LengthLimitError>() => {
             return Err(PageError::new(ErrorCode::PayloadTooLarge));
         }
-        Err(_) => return Err(PageError::new(ErrorCode::BadRequest)),
+        Err(error) => {
+            let refused = BodyRefused::find(&*error).map(PageError::from);
+            return Err(refused.unwrap_or_else(|| PageError::new(ErrorCode::BadRequest)));
+        }
     };
     let mut fields = BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(&bytes) {

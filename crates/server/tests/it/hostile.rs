@@ -3,6 +3,7 @@
 mod connections;
 mod framing;
 mod slow;
+mod uploads;
 
 use std::fmt::Write as _;
 use std::net::Shutdown;

@@ -1,7 +1,8 @@
 //! A file of links as a browser sends it: chosen, pasted, or, after the preview, the very same once more.
 //!
 //! Between preview and import the file is kept by the page and not by the server: whichever node gets the second form needs nothing of
-//! the first. It travels as base64, because browsers change the ends of lines in text.
+//! the first. It travels as base64, because browsers change the ends of lines in text. While it is here it is a [`SpilledFile`], never a
+//! value in memory.
 
 use std::sync::Arc;
 
@@ -17,12 +18,14 @@ use super::super::{PageError, Web};
 use crate::auth::authorize::LinksWrite;
 use crate::auth::csrf::is_cross_site;
 use crate::auth::session::CurrentSession;
+use crate::front_end::spilled_file::{SpilledFile, SpillingFile};
+use crate::redirect::body_budget::{BodyAccount, BodyRefused};
 use crate::web::extract::{WebRequest, authorize, csrf_failed, redirect_to_login};
 use rlinks_ops::Caller;
 
-pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The largest form: such a file as base64, and some words.
-pub const MAX_BODY_BYTES: usize = MAX_FILE_BYTES.div_ceil(3) * 4 + 64 * 1024;
+pub const MAX_BODY_BYTES: usize = (16 * 1024 * 1024_usize).div_ceil(3) * 4 + 64 * 1024;
 /// The longest of the other fields.
 const MAX_TEXT_FIELD_BYTES: usize = 1024;
 /// Fields in the form.
@@ -32,7 +35,9 @@ const MAX_FORM_FIELDS: usize = 16;
 pub struct Upload {
     pub current: CurrentSession,
     pub caller: Caller,
-    pub file: Vec<u8>,
+    pub file: SpilledFile,
+    /// What it holds while it is here.
+    pub account: Option<BodyAccount>,
     /// What it is; empty: to be recognised.
     pub format: String,
     /// Links may lead to http.
@@ -55,43 +60,40 @@ impl FromRequest<Arc<Web>> for Upload {
         let caller = authorize::<LinksWrite>(&current).map_err(PageError::into_response)?;
         let form = Multipart::from_request(Request::from_parts(parts, body), web).await;
         let form = form.map_err(|_| PageError::new(ErrorCode::UnsupportedMediaType).into_response())?;
-        read_upload(form, current, caller).await.map_err(PageError::into_response)
+        let upload = Upload {
+            current,
+            caller,
+            file: web.front_end.receive_file().finish(),
+            account: request.body_account,
+            format: String::new(),
+            allow_http: false,
+            confirmed: false,
+        };
+        read_upload(form, upload, web).await.map_err(PageError::into_response)
     }
 }
 
 /// Reads the form. The token comes first: nothing of what follows is read for somebody who did not mean it.
-async fn read_upload(
-    mut form: Multipart,
-    current: CurrentSession,
-    caller: Caller,
-) -> Result<Upload, PageError> {
+async fn read_upload(mut form: Multipart, mut upload: Upload, web: &Web) -> Result<Upload, PageError> {
     let first = form.next_field().await.map_err(|error| multipart_error(&error))?.ok_or_else(csrf_failed)?;
-    if first.name() != Some("csrf") || !current.csrf_matches(&read_text(first).await?) {
+    if first.name() != Some("csrf") || !upload.current.csrf_matches(&read_text(first).await?) {
         return Err(csrf_failed());
     }
-    let mut upload = Upload {
-        current,
-        caller,
-        file: Vec::new(),
-        format: String::new(),
-        allow_http: false,
-        confirmed: false,
-    };
     for _ in 0..MAX_FORM_FIELDS {
         let Some(field) = form.next_field().await.map_err(|error| multipart_error(&error))? else {
             return Ok(upload);
         };
         match field.name().unwrap_or_default() {
             "file" | "text" => {
-                let bytes = read_bytes(field, MAX_FILE_BYTES).await?;
-                // Who leaves one of the two empty means the other.
-                if !bytes.is_empty() {
-                    upload.file = bytes;
+                let file = read_file(field, web.front_end.receive_file(), None).await?;
+                // Whoever leaves one of the two empty means the other.
+                if !file.is_empty() {
+                    upload.file = file;
                 }
             }
             "content" => {
-                let bytes = read_bytes(field, MAX_BODY_BYTES).await?;
-                upload.file = STANDARD.decode(bytes).map_err(|_| PageError::new(ErrorCode::BadRequest))?;
+                let decoder = Some(Base64Decoder::default());
+                upload.file = read_file(field, web.front_end.receive_file(), decoder).await?;
             }
             "format" => upload.format = read_text(field).await?,
             "allow_http" => upload.allow_http = !read_text(field).await?.is_empty(),
@@ -118,6 +120,57 @@ async fn read_bytes(mut field: Field<'_>, max_bytes: usize) -> Result<Vec<u8>, P
     Ok(bytes)
 }
 
+/// Reads a file, as it is or as base64.
+async fn read_file(
+    mut field: Field<'_>,
+    mut file: SpillingFile,
+    mut decoder: Option<Base64Decoder>,
+) -> Result<SpilledFile, PageError> {
+    while let Some(chunk) = field.chunk().await.map_err(|error| multipart_error(&error))? {
+        let written = match &mut decoder {
+            None => file.push(&chunk),
+            Some(decoder) => file.push(&decoder.decode(&chunk)?),
+        };
+        written.map_err(|error| {
+            tracing::error!(%error, "a file that was sent cannot be kept");
+            PageError::new(ErrorCode::Internal)
+        })?;
+        if file.length() > MAX_FILE_BYTES {
+            return Err(too_large());
+        }
+    }
+    if let Some(decoder) = decoder {
+        decoder.finish()?;
+    }
+    Ok(file.finish())
+}
+
+/// Decodes base64 that comes in pieces.
+#[derive(Default)]
+struct Base64Decoder {
+    /// Letters of a group that is not complete.
+    rest: Vec<u8>,
+    /// The padding at the end has come.
+    has_ended: bool,
+}
+
+impl Base64Decoder {
+    fn decode(&mut self, piece: &[u8]) -> Result<Vec<u8>, PageError> {
+        self.rest.extend_from_slice(piece);
+        let later = self.rest.split_off(self.rest.len() / 4 * 4);
+        let groups = std::mem::replace(&mut self.rest, later);
+        if self.has_ended && !groups.is_empty() {
+            return Err(PageError::new(ErrorCode::BadRequest));
+        }
+        self.has_ended |= groups.last() == Some(&b'=');
+        STANDARD.decode(groups).map_err(|_| PageError::new(ErrorCode::BadRequest))
+    }
+
+    fn finish(self) -> Result<(), PageError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(PageError::new(ErrorCode::BadRequest)) }
+    }
+}
+
 fn too_large() -> PageError {
     PageError::with_message(
         ErrorCode::PayloadTooLarge,
@@ -128,6 +181,9 @@ fn too_large() -> PageError {
 fn multipart_error(error: &MultipartError) -> PageError {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return too_large();
+    }
+    if let Some(refused) = BodyRefused::find(error) {
+        return refused.into();
     }
     PageError::with_message(ErrorCode::BadRequest, "The form did not arrive whole")
 }
