@@ -94,7 +94,8 @@ fn listed_folder(manifest_folder: &Path) -> Result<Option<PathBuf>, Box<dyn Erro
 /// Where cargo unpacked the package of the version in the lock file, after it had compared its checksum.
 fn unpacked_folder(lock: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let text = fs::read_to_string(lock)?;
-    let package = text.split_once("\nname = \"ua-parser\"\nversion = \"").ok_or("Cargo.lock has no ua-parser")?.1;
+    let package =
+        text.split_once("\nname = \"ua-parser\"\nversion = \"").ok_or("Cargo.lock has no ua-parser")?.1;
     let version = package.split('"').next().unwrap_or_default();
     let home = variable("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|_| variable("HOME").map(|home| Path::new(&home).join(".cargo")))?;

@@ -28,7 +28,12 @@ pub struct FrontEnd {
 
 impl FrontEnd {
     /// On the runtime the store was opened on. `clicks` are opened by whoever needs them first.
-    pub async fn new(ops: Ops, routes: Arc<RouteCache>, clicks: Arc<OnceCell<ClickStore>>, data: &Path) -> Self {
+    pub async fn new(
+        ops: Ops,
+        routes: Arc<RouteCache>,
+        clicks: Arc<OnceCell<ClickStore>>,
+        data: &Path,
+    ) -> Self {
         let cursors = Cursors::new(ops.shared_key("cursor_key").await);
         Self { ops, routes, clicks, cursors, data: data.to_owned() }
     }

@@ -1,5 +1,6 @@
 //! Rules of the repository that no compiler checks. Each test reads files, changes none, and says what to do.
 
+mod builds;
 mod module_graph;
 
 use std::collections::{BTreeMap, BTreeSet};

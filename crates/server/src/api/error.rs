@@ -16,8 +16,8 @@ use rlinks_ops::OpsError;
 use rlinks_ops::limits::RateLimitStatus;
 
 use crate::auth::error::AuthError;
-use crate::redirect::body_budget::BodyRefused;
 use crate::auth::sign_in::SignInError;
+use crate::redirect::body_budget::BodyRefused;
 
 /// When a store that is away may be back.
 const STORE_RETRY_SECONDS: u32 = 1;

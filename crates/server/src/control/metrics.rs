@@ -82,7 +82,10 @@ fn render(context: &RedirectContext, key_fetches: Option<u64>) -> String {
     page.gauge("rlinks_build_info", "The version that runs.");
     page.sample("rlinks_build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
 
-    page.gauge("rlinks_request_body_bytes", "Bytes of large request bodies that are held, in memory or in a file.");
+    page.gauge(
+        "rlinks_request_body_bytes",
+        "Bytes of large request bodies that are held, in memory or in a file.",
+    );
     page.sample("rlinks_request_body_bytes", &[], context.body_budget.held_bytes());
 
     page.counter(

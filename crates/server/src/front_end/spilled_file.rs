@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn file_is_read_as_it_was_written_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        for (length, spills) in [(0, false), (10, false), (MEMORY_BYTES, false), (MEMORY_BYTES + 1, true), (1 << 20, true)]
+        for (length, spills) in
+            [(0, false), (10, false), (MEMORY_BYTES, false), (MEMORY_BYTES + 1, true), (1 << 20, true)]
         {
             let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
             let mut file = SpillingFile::new(folder.path());

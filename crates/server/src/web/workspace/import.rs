@@ -162,7 +162,8 @@ fn page_with_file(page: &str, file: SpilledFile, account: Option<BodyAccount>) -
         Ok(Some((encoded + &after, (reader, None, account))))
     });
     let body = stream_body_until(before.to_owned(), pieces, Some(deadline));
-    ([(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_LENGTH, &length.to_string())], body).into_response()
+    ([(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_LENGTH, &length.to_string())], body)
+        .into_response()
 }
 
 /// Links as a file.
