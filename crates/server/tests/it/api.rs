@@ -17,6 +17,7 @@ mod keys;
 mod limits;
 mod links;
 mod lists;
+mod loops;
 mod outage;
 mod presets;
 mod safety;

@@ -41,9 +41,12 @@ fn held_bytes(root: &ApiUser) -> u64 {
 
 /// Holds `LENGTH` more than before.
 fn hold(connections: &mut Vec<RawConnection>, root: &ApiUser, client: &ApiClient, path: &str, kind: &str) {
-    connections.push(unfinished_upload(client, path, kind));
-    let expected = connections.len() as u64 * LENGTH;
+    let mut connection = unfinished_upload(client, path, kind);
+    let expected = (connections.len() as u64 + 1) * LENGTH;
     wait_until("the upload is counted", || held_bytes(root) == expected);
+    // A body of which more has come may take longer.
+    connection.send(vec![b' '; 2 << 20]);
+    connections.push(connection);
 }
 
 #[test]
