@@ -154,6 +154,29 @@ fn overwrite_hint_is_shown_only_where_it_helps() {
     assert!(!dead.stderr.contains("hint: `--overwrite`"), "{dead}");
 }
 
+/// Hostile inputs, S4.
+#[test]
+fn imported_target_on_a_host_of_ours_is_a_loop_in_every_spelling() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rmax.toml", "domain = \"rmax.to\"\n");
+    sandbox.ok("domains add go.example");
+    let hosts =
+        ["RMAX.To", "rmax.to.", "rmax.to:8443", "\u{ff52}max\u{3002}to", "GO.example.:81", "notrmax.to"];
+    let row = |(number, host)| format!("{{\"code\":\"c{number}\",\"target\":\"https://{host}/x\"}}\n");
+    sandbox.write("links.jsonl", &hosts.iter().enumerate().map(row).collect::<String>());
+    let run = sandbox.rmax("links import links.jsonl");
+    assert_eq!(run.code, Some(5), "{run}");
+    assert!(run.stdout.contains("1 created") && run.stdout.contains("5 refused"), "{run}");
+    let circle = |code: &str, to: &str| {
+        format!("{{\"code\":\"{code}\",\"target\":\"https://rmax.to/{to}\",\"no_loop\":false}}\n")
+    };
+    let rows = [circle("a", "b"), circle("b", "c"), circle("c", "A")].concat();
+    sandbox.write("circle.jsonl", &rows);
+    let run = sandbox.rmax("links import circle.jsonl");
+    assert!(run.stdout.contains("row 3 (c)") && run.stdout.contains("in circles"), "{run}");
+    assert!(run.stdout.contains("2 created"), "{run}");
+}
+
 #[test]
 fn dry_run_notes_that_loops_between_rows_are_found_later() {
     let sandbox = Sandbox::new();

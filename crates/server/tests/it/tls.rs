@@ -95,6 +95,25 @@ fn link_redirects_over_https() {
     assert_eq!(answer.status, 200);
 }
 
+/// Hostile inputs, S19.
+#[test]
+fn ambiguous_request_over_https_is_refused_also_behind_another() {
+    let (server, made) = server();
+    for ambiguous in [
+        "GET /ok HTTP/1.1\nHost: rmax.to\n\n",
+        "GET /ok HTTP/1.1\r\nHost: rmax.to\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ] {
+        for before in
+            ["", "GET /ok HTTP/1.1\r\nHost: rmax.to\r\n\r\n", "GET /%6fk HTTP/1.1\r\nHost: rmax.to\r\n\r\n"]
+        {
+            let mut stream = connect(server.address, made.cert.der()).expect("a handshake");
+            let first = ask(&mut stream, &format!("{before}{ambiguous}"));
+            let refused = if before.is_empty() { first } else { Response::parse(first.body.as_bytes()) };
+            assert_eq!(refused.status, 400, "{before:?}, then {ambiguous:?}: {refused:?}");
+        }
+    }
+}
+
 #[test]
 fn every_https_response_tells_browsers_to_stay_with_https() {
     let unstarted = UnstartedServer::new();
