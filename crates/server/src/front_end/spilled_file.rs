@@ -76,12 +76,11 @@ impl SpilledFile {
 
 impl Read for SpilledReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = match &self.file.0.file {
-            Some(file) => file.read_at(buffer, self.at)?,
-            None => {
-                let at = usize::try_from(self.at).map_err(io::Error::other)?;
-                (&self.file.0.memory[at..]).read(buffer)?
-            }
+        let count = if let Some(file) = &self.file.0.file {
+            file.read_at(buffer, self.at)?
+        } else {
+            let at = usize::try_from(self.at).map_err(io::Error::other)?;
+            (&self.file.0.memory[at..]).read(buffer)?
         };
         self.at += count as u64;
         Ok(count)

@@ -99,7 +99,7 @@ impl RequestScanner {
     fn end_line(&mut self) -> Result<(), Malformed> {
         let line = self.line.finish()?;
         self.part = match self.part {
-            Part::RequestLine if line.is_empty() => Part::RequestLine,
+            Part::RequestLine | Part::Trailer if line.is_empty() => Part::RequestLine,
             Part::RequestLine => Part::Header,
             Part::Header if line.is_empty() => match std::mem::replace(&mut self.framing, Framing::None) {
                 Framing::None | Framing::Length(0) => Part::RequestLine,
@@ -115,7 +115,6 @@ impl RequestScanner {
                 size => Part::Chunk(size),
             },
             Part::ChunkEnd if line.is_empty() => Part::ChunkSize,
-            Part::Trailer if line.is_empty() => Part::RequestLine,
             Part::Trailer => Part::Trailer,
             Part::ChunkEnd | Part::Body(_) | Part::Chunk(_) => return Err(Malformed),
         };

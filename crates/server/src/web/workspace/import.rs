@@ -138,12 +138,12 @@ pub async fn preview_or_import(State(web): State<Arc<Web>>, upload: Upload) -> R
         tracing::error!(%error, "a page could not be made");
         PageError::new(ErrorCode::Internal)
     })?;
-    Ok(page_with_file(&page, file, account))
+    Ok(page_with_file(&page, &file, account))
 }
 
 /// The page with the file in its form. It is read while it is sent, and given up when that takes too long: until then it counts against the
 /// budget for bodies.
-fn page_with_file(page: &str, file: SpilledFile, account: Option<BodyAccount>) -> Response {
+fn page_with_file(page: &str, file: &SpilledFile, account: Option<BodyAccount>) -> Response {
     let before = page.find(CONTENT_FIELD).map_or(page.len(), |at| at + CONTENT_FIELD.len());
     let (before, after) = page.split_at(before);
     let length = page.len() as u64 + file.length().div_ceil(3) * 4;
