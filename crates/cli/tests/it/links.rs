@@ -522,6 +522,20 @@ fn redirect_loops_between_own_links_are_refused() {
     sandbox.ok("links set two http://127.0.0.2:8080/one --no-https --allow-loop");
 }
 
+/// Hostile inputs, S4.
+#[test]
+fn own_ipv6_address_is_a_loop_while_no_domain_is_configured() {
+    let sandbox = Sandbox::new();
+    sandbox.write("rmax.toml", "listen = \"[2001:db8::7]:8080\"\n");
+    for host in ["[2001:db8::7]:8080", "[2001:DB8:0::7]"] {
+        sandbox.fails(5, &format!("links set one http://{host}/two --no-https"));
+        sandbox
+            .fails(5, &format!("links set one http://{host}/one --no-https --allow-loop"))
+            .says("in circles");
+    }
+    sandbox.ok("links set one http://[2001:db8::8]:8080/one --no-https");
+}
+
 #[test]
 fn set_warns_about_expired_links_and_lookalike_targets() {
     let sandbox = Sandbox::new();
