@@ -107,7 +107,6 @@ impl Held {
         if self.of(holder.principal) + bytes > PRINCIPAL_BYTES {
             return Err(BodyRefused::PrincipalShare);
         }
-        // A key of nobody's counts as its workspace, and has the share of a principal.
         if self.of(holder.workspace) + bytes > WORKSPACE_BYTES {
             return Err(BodyRefused::WorkspaceShare);
         }
@@ -135,9 +134,9 @@ impl Held {
 }
 
 impl BodyHolder {
-    fn ids(self) -> impl Iterator<Item = Id> {
-        let workspace = (self.workspace != self.principal).then_some(self.workspace);
-        std::iter::once(self.principal).chain(workspace)
+    /// No principal has the id of a workspace.
+    const fn ids(self) -> [Id; 2] {
+        [self.principal, self.workspace]
     }
 }
 
@@ -233,11 +232,10 @@ mod tests {
         let second = sender(2, 100);
         assert_eq!(second.hold(WORKSPACE_BYTES - PRINCIPAL_BYTES), Ok(()));
         assert_eq!(sender(3, 100).hold(FREE_BYTES + 1), Err(BodyRefused::WorkspaceShare));
-        // A key without an owner counts as its workspace.
-        let others = [sender(4, 200), sender(200, 200)];
+        let others = [sender(4, 200), sender(5, 200)];
         assert!(others.iter().all(|other| other.hold(PRINCIPAL_BYTES) == Ok(())));
         assert_eq!(budget.held_bytes(), TOTAL_BYTES - 1);
-        assert_eq!(sender(5, 300).hold(FREE_BYTES + 1), Err(BodyRefused::Total));
+        assert_eq!(sender(6, 300).hold(FREE_BYTES + 1), Err(BodyRefused::Total));
         drop((first, second, others));
         assert_eq!(budget.held_bytes(), 0);
         assert!(budget.held.lock().by_holder.is_empty());
