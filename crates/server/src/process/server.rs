@@ -231,31 +231,40 @@ impl Server {
             clock,
         };
         server.start_background_tasks();
-        let limits = ConnectionLimits::new(&server.config.connections, acceptor::connection_limit());
-        let (limits, control_limits) =
-            if control_listener.is_some() { limits.split() } else { (limits, limits) };
-        let threads = server.config.threads;
-        let apart = control_listener.is_some() || !server.config.serve_admin;
-        server.listen(
-            listener,
-            if apart { ListenerRole::PublicOnly } else { ListenerRole::Combined },
-            threads,
-            limits,
-        )?;
-        if let Some(listener) = control_listener {
-            server.listen(listener, ListenerRole::AdminOnly, 1, control_limits)?;
-        }
-        let scheme = if server.tls.is_some() { "https" } else { "http" };
-        if let Some(address) = server.control_address {
-            tracing::info!("serving what is not for the public on {scheme}://{address}");
-        }
-        tracing::info!(threads, "serving redirects on {scheme}://{}", server.address);
+        server.open_listeners(listener, control_listener)?;
         Ok(server)
     }
 
     /// How often the OpenID provider's keys were asked for.
     pub fn key_fetches(&self) -> u64 {
         self.auth.oidc.as_ref().map_or(0, Oidc::key_fetches)
+    }
+
+    fn open_listeners(
+        &mut self,
+        listener: TcpListener,
+        control_listener: Option<TcpListener>,
+    ) -> Result<(), ServeError> {
+        let limits = ConnectionLimits::new(&self.config.connections, acceptor::connection_limit());
+        let (limits, control_limits) =
+            if control_listener.is_some() { limits.split() } else { (limits, limits) };
+        let threads = self.config.threads;
+        let apart = control_listener.is_some() || !self.config.serve_admin;
+        self.listen(
+            listener,
+            if apart { ListenerRole::PublicOnly } else { ListenerRole::Combined },
+            threads,
+            limits,
+        )?;
+        if let Some(listener) = control_listener {
+            self.listen(listener, ListenerRole::AdminOnly, 1, control_limits)?;
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        if let Some(address) = self.control_address {
+            tracing::info!("serving what is not for the public on {scheme}://{address}");
+        }
+        tracing::info!(threads, "serving redirects on {scheme}://{}", self.address);
+        Ok(())
     }
 
     fn listen(
