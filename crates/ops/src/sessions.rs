@@ -7,7 +7,8 @@ use rlinks_core::access::api_key;
 use rlinks_core::workspace::policy::SignInMethod;
 use rlinks_core::{Email, Role, Scope, Slug, Timestamp, User};
 use rlinks_store::{
-    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, RefusedAttempt, Session, SignInAttempt, StoreError,
+    LockoutPolicy, NewSession, NewUser, OidcIdentity, OidcProfile, RefusedAttempt, Session, SignInAttempt,
+    StoreError,
 };
 
 use crate::{Caller, Ops, OpsError, Resource};

@@ -73,21 +73,23 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         let leaving = member(&server, &server.main, Role::Viewer, "leaver@example.com");
         let mut leaver = Browser::new(server.address);
         leaver.sign_in("leaver@example.com", PASSWORD);
-        let session = |leaver: &mut Browser| {
+        let session = |leaver: &mut Browser, current: bool| {
             let sessions = leaver.api("GET", "/me/sessions", None).body;
             let sessions: serde_json::Value = serde_json::from_str(&sessions).unwrap();
-            sessions["data"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
+            let mut sessions = sessions["data"].as_array().unwrap().iter();
+            let found = sessions.find(|session| session["current"] == current).unwrap();
+            found["id"].as_str().unwrap().to_owned()
         };
         let at = |id: &str| format!("/me/sessions/{id}");
-        let own = session(&mut leaver);
+        let own = session(&mut leaver, true);
         assert_eq!(leaver.api("GET", &at(&own), None).status, 200);
         let mut signed = signed_in(server.address, "leaver@example.com");
-        let other = session(&mut leaver);
+        let other = session(&mut signed, false);
         assert_eq!(signed.api("DELETE", &at(&other), None).status, 204);
         assert_eq!(signed.api("DELETE", "/me/sessions", None).status, 204);
         leaver.sign_in("leaver@example.com", PASSWORD);
         let them = format!("/users/{}/sessions", leaving.id);
-        admin.delete(&format!("{them}/{}", session(&mut leaver))).expect(204);
+        admin.delete(&format!("{them}/{}", session(&mut leaver, true))).expect(204);
         admin.delete(&them).expect(204);
         leaver.sign_in("leaver@example.com", PASSWORD);
         let body = json!({ "password": PASSWORD }).to_string();
