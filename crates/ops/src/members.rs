@@ -9,7 +9,8 @@ use rlinks_core::{
     Actor, ApiKey, Email, Id, LinkState, Password, Role, Scope, Timestamp, User, UserStatus, Workspace,
 };
 use rlinks_store::{
-    AuthMethod, ChangeLimits, CreatedWithKeys, EndedSignIn, Enforcement, LimitedChange, LinkFilter, NewInvite, NewUser, StoreError,
+    AuthMethod, ChangeLimits, CreatedWithKeys, EndedSignIn, Enforcement, LimitedChange, LinkFilter,
+    NewInvite, NewUser, StoreError,
 };
 
 use crate::api_keys::revocation_reach;

@@ -4,7 +4,8 @@ use rlinks_core::access::api_key::{ApiKeySecret, RANDOM_BYTES};
 use rlinks_core::{Actor, ApiKey, Email, Id, Role, Scopes, User, UserStatus};
 use rlinks_store::write::{IDEMPOTENCY_TTL_MS, IdempotencyKey, LinkWrite, Written};
 use rlinks_store::{
-    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, RevocationReach, SharedKeyPair, StoreError, StoreWriter,
+    LimitUse, NewInvite, NewKey, NewUser, Quota, QuotaHolder, QuotaKind, RevocationReach, SharedKeyPair,
+    StoreError, StoreWriter,
 };
 
 use crate::support::store::{
