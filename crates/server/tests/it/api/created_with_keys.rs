@@ -147,11 +147,11 @@ async fn rotated_key_keeps_what_its_predecessor_made(test_store: TestStore) {
         assert_eq!(created(&admin, &second.id).len(), 2);
         // Who replaces a key and revokes the old one keeps the new one, and what that made.
         let replaced = make(&server, &admin, "replaced");
-        let lost = make(&server, &replaced.client, "lost");
+        let ended = make(&server, &replaced.client, "ended");
         let successor = rotate(&server, &admin, &replaced.id);
         let kept = make(&server, &successor.client, "kept");
         admin.delete(&format!("/keys/{}", replaced.id)).expect(204);
-        lost.client.get("/me").refused(401, "UNAUTHENTICATED");
+        ended.client.get("/me").refused(401, "UNAUTHENTICATED");
         successor.client.get("/me").expect(200);
         kept.client.get("/me").expect(200);
 
@@ -166,9 +166,9 @@ async fn rotated_key_keeps_what_its_predecessor_made(test_store: TestStore) {
         renewed.client.delete(&format!("/keys/{}", own.id)).expect(204);
         renewed.client.get("/me").expect(200);
         // And what the admin revokes reaches keys made with its successor.
-        let last = make(&server, &renewed.client, "last");
+        let latest = make(&server, &renewed.client, "latest");
         admin.delete(&format!("/keys/{}", admin.key_id())).expect(204);
-        last.client.get("/me").refused(401, "UNAUTHENTICATED");
+        latest.client.get("/me").refused(401, "UNAUTHENTICATED");
     })
     .await;
 }

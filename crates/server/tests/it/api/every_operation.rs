@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use rlinks_core::{Preset, Role};
-use serde_json::json;
+use rlinks_core::{Id, Preset, Role};
+use serde_json::{Value, json};
 
 use crate::support::browser::{Browser, signed_in};
 use crate::support::database::{TestStore, contract};
-use crate::support::members::{PASSWORD, member, preset, with_server};
+use crate::support::members::{ApiUser, PASSWORD, TestServer, member, preset, with_server};
 use crate::support::raw_client::wait_until;
 
 contract!(every_operation_succeeds_once);
@@ -73,23 +73,7 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         let leaving = member(&server, &server.main, Role::Viewer, "leaver@example.com");
         let mut leaver = Browser::new(server.address);
         leaver.sign_in("leaver@example.com", PASSWORD);
-        let session = |leaver: &mut Browser| {
-            let sessions = leaver.api("GET", "/me/sessions", None).body;
-            let sessions: serde_json::Value = serde_json::from_str(&sessions).unwrap();
-            sessions["data"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
-        };
-        let at = |id: &str| format!("/me/sessions/{id}");
-        let own = session(&mut leaver);
-        assert_eq!(leaver.api("GET", &at(&own), None).status, 200);
-        let mut signed = signed_in(server.address, "leaver@example.com");
-        let other = session(&mut leaver);
-        assert_eq!(signed.api("DELETE", &at(&other), None).status, 204);
-        assert_eq!(signed.api("DELETE", "/me/sessions", None).status, 204);
-        leaver.sign_in("leaver@example.com", PASSWORD);
-        let them = format!("/users/{}/sessions", leaving.id);
-        admin.delete(&format!("{them}/{}", session(&mut leaver))).expect(204);
-        admin.delete(&them).expect(204);
-        leaver.sign_in("leaver@example.com", PASSWORD);
+        walk_sessions(&server, &admin, &mut leaver, leaving.id);
         let body = json!({ "password": PASSWORD }).to_string();
         assert_eq!(leaver.api("DELETE", "/me", Some(&body)).status, 204);
         done.extend([
@@ -130,4 +114,26 @@ async fn every_operation_succeeds_once(test_store: TestStore) {
         assert!(verified.is_ok(), "{verified:?}");
     })
     .await;
+}
+
+/// Sees and ends the sessions of somebody, by themselves and by an admin. In the end they are signed in.
+fn walk_sessions(server: &TestServer, admin: &ApiUser, leaver: &mut Browser, id: Id) {
+    let session = |browser: &mut Browser, current: bool| {
+        let sessions = browser.api("GET", "/me/sessions", None).body;
+        let sessions: Value = serde_json::from_str(&sessions).unwrap();
+        let mut sessions = sessions["data"].as_array().unwrap().iter();
+        let found = sessions.find(|session| session["current"] == current).unwrap();
+        found["id"].as_str().unwrap().to_owned()
+    };
+    let own = session(leaver, true);
+    assert_eq!(leaver.api("GET", &format!("/me/sessions/{own}"), None).status, 200);
+    let mut elsewhere = signed_in(server.address, "leaver@example.com");
+    let other = session(&mut elsewhere, false);
+    assert_eq!(elsewhere.api("DELETE", &format!("/me/sessions/{other}"), None).status, 204);
+    assert_eq!(elsewhere.api("DELETE", "/me/sessions", None).status, 204);
+    leaver.sign_in("leaver@example.com", PASSWORD);
+    let sessions = format!("/users/{id}/sessions");
+    admin.delete(&format!("{sessions}/{}", session(leaver, true))).expect(204);
+    admin.delete(&sessions).expect(204);
+    leaver.sign_in("leaver@example.com", PASSWORD);
 }
