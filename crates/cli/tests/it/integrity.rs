@@ -161,7 +161,9 @@ fn missing_head_log_or_key_is_a_finding_and_is_not_made_anew() {
     let verify = |why: &[&str]| {
         let ran = sandbox.rmax("audit verify");
         assert_eq!(ran.code, Some(1), "{ran}");
-        why.iter().for_each(|why| ran.says(why));
+        for why in why {
+            ran.says(why);
+        }
     };
     let kept = std::fs::read(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
