@@ -46,7 +46,7 @@ fn configured_signing_key_is_never_created_by_looking() {
     let key = SigningKey::new(folder.path(), SigningKeySource::File(file.clone()));
     match key.load_or_create([7; 32]) {
         Err(StoreError::Refused(why)) => {
-            assert!(why.contains("rmax keys rotate-installation audit"), "{why}")
+            assert!(why.contains("rmax keys rotate-installation audit"), "{why}");
         }
         other => panic!("{other:?}"),
     }
