@@ -20,6 +20,7 @@ pub mod connection_info;
 pub mod cookies;
 pub mod csrf;
 pub(crate) mod error;
+mod form_key;
 pub(crate) mod key_cache;
 pub(crate) mod key_usage;
 pub mod known_browsers;
@@ -91,7 +92,7 @@ impl Auth {
 
     /// What hashes attempts. A rotation forgets those that were counted.
     fn attempt_key(&self) -> hmac::Key {
-        csrf::derive(&self.form_key.current(), "attempts")
+        form_key::derive(&self.form_key.current(), "attempts")
     }
 
     /// Purges old sessions and attempts, refreshes the provider's keys and writes how keys are used, until the task is dropped.

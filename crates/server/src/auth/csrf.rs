@@ -13,9 +13,9 @@ use rlinks_core::hex;
 use super::session::token_cookie;
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::{Cookie, Lifetime};
+use crate::auth::form_key::derive;
 use rlinks_core::access::api_key;
 use rlinks_ops::shared_keys::SharedKey;
-use rlinks_store::SecretKey;
 use rlinks_store::clock::Random;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -72,10 +72,4 @@ impl CsrfTokens {
     fn sign(&self, cookie: &str) -> String {
         hex::encode(hmac::sign(&derive(&self.key.current(), "forms"), cookie.as_bytes()).as_ref())
     }
-}
-
-/// The installation's key of forms has several uses, each with a key of its own.
-pub(super) fn derive(key: &SecretKey, purpose: &str) -> hmac::Key {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-    hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, purpose.as_bytes()).as_ref())
 }

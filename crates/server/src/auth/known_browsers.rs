@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::auth::connection_info::ConnectionInfo;
 use crate::auth::cookies::{Cookie, Lifetime};
-use crate::auth::csrf::derive;
+use crate::auth::form_key::derive;
 
 /// As long as browsers keep any cookie. Each sign-in begins it anew.
 const LIFETIME_SECONDS: i64 = 400 * DAY_MS / 1000;
