@@ -252,8 +252,12 @@ fn refusals_are_logged_within_bounds_and_without_secrets() {
         );
         assert_eq!(send_request(server.address, request.as_bytes()).status, 401);
     }
+    // A one-time address that is not good is a failed sign-in too.
+    for path in ["/admin/setup?token=stolen", "/admin/invite/stolen"] {
+        assert_eq!(request(&server, "GET", path, "", "").status, 404, "{path}");
+    }
     let page = server.get("/metrics").body;
-    for (reason, count) in [("sign_in", 10), ("lock_out", 1), ("credential", 30), ("rate_limit", 0)] {
+    for (reason, count) in [("sign_in", 12), ("lock_out", 1), ("credential", 30), ("rate_limit", 0)] {
         let line = format!("rlinks_refused_requests_total{{reason=\"{reason}\"}} {count}\n");
         assert!(page.contains(&line), "{line}\n{page}");
     }
@@ -264,7 +268,7 @@ fn refusals_are_logged_within_bounds_and_without_secrets() {
     let rejected = lines("an API key or token was rejected");
     assert_eq!(rejected.len(), 10, "of thirty, ten in a minute");
     assert!(rejected[0].contains("127.0.0.0/24") && !rejected[0].contains("127.0.0.1"), "{}", rejected[0]);
-    for secret in [key, wrong, "bbbbbbbb", "ann@example.com"] {
+    for secret in [key, wrong, "bbbbbbbb", "ann@example.com", "stolen"] {
         assert!(!log.contains(secret), "{secret}\n{log}");
     }
     server.stop();

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use rlinks_core::redirect::path::first_segment;
 use rlinks_core::redirect::response::{BROWSER_POLICIES, DATA_SECURITY_POLICY};
 use tower::ServiceExt as _;
@@ -50,7 +50,9 @@ impl ControlPlane {
         let attempt = Attempt::from_request(&request);
         let mut network = None;
         // Nothing else depends on who is signed in.
-        if role.serves_control_plane() && matches!(first_segment(request.uri().path()), "api" | "admin") {
+        if role.serves_control_plane()
+            && matches!(first_segment(request.uri().path()), "api" | "admin" | "metrics")
+        {
             let settings = self.context.reloadable.load();
             let info = ConnectionInfo::from_request(&self.site, &settings, peer, request.headers());
             network = Some(info.network.clone());
@@ -92,7 +94,7 @@ struct Attempt {
 impl Attempt {
     fn from_request<B>(request: &Request<B>) -> Self {
         Self {
-            is_sign_in: request.method() == Method::POST && request.uri().path() == "/admin/login",
+            is_sign_in: is_sign_in(request.method(), request.uri()),
             has_credential: request.headers().contains_key(AUTHORIZATION),
         }
     }
@@ -100,12 +102,34 @@ impl Attempt {
     /// Why it was refused, if it was.
     fn refusal(self, status: StatusCode) -> Option<Refusal> {
         match status {
-            StatusCode::UNAUTHORIZED if self.is_sign_in => Some(Refusal::SignIn),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND if self.is_sign_in => {
+                Some(Refusal::SignIn)
+            }
             StatusCode::UNAUTHORIZED if self.has_credential => Some(Refusal::Credential),
             StatusCode::TOO_MANY_REQUESTS if self.is_sign_in => Some(Refusal::LockOut),
             StatusCode::TOO_MANY_REQUESTS => Some(Refusal::RateLimit),
             _ => None,
         }
+    }
+}
+
+/// Whether a request shows who somebody is: by a password, a one-time token, or what an OpenID provider said.
+fn is_sign_in(method: &Method, uri: &Uri) -> bool {
+    let path = uri.path();
+    match *method {
+        Method::POST => matches!(
+            path,
+            "/admin/login"
+                | "/admin/setup"
+                | "/admin/invite"
+                | "/admin/account/password"
+                | "/admin/account/delete"
+        ),
+        Method::GET => {
+            let brings_setup_token = path == "/admin/setup" && uri.query().is_some();
+            brings_setup_token || path == "/admin/oidc/callback" || path.starts_with("/admin/invite/")
+        }
+        _ => method == Method::DELETE && path == "/api/v1/me",
     }
 }
 
