@@ -7,14 +7,17 @@ use crate::redirect::path::{RequestPath, parse_path};
 
 /// The most links of our own a visitor is led through.
 pub const MAX_HOPS: usize = 3;
+/// The most links on hosts that others merely claim that are looked at.
+const MAX_CLAIMED_HOPS: usize = 10;
 
 /// The way of a visitor from a link that is being written through other links of ours. The caller looks the links up:
 ///
 /// ```text
-/// while let Some(next) = walk.next_link(workspace_of) { walk.follow(&next, lookup(&next))?; }
+/// while let Some(next) = walk.next_link(host_of) { walk.follow(&next, lookup(&next))?; }
 /// ```
 ///
-/// `W` tells workspaces apart.
+/// A host that another workspace merely claims is followed too, for two of them could send visitors round between them. But only a circle is
+/// refused there: nobody makes targets of others unusable by claiming their hosts. `W` tells workspaces apart.
 #[derive(Debug)]
 pub struct CycleWalk<'a, W> {
     origin: (W, &'a Code),
@@ -22,12 +25,30 @@ pub struct CycleWalk<'a, W> {
     /// Where the visitor is sent next; `None` once they are at no link of ours.
     target: Option<Target>,
     hops: usize,
+    claimed_hops: usize,
+}
+
+/// A host that links of ours answer on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkHost<W> {
+    pub workspace: W,
+    pub trust: HostTrust,
+}
+
+/// Whose word it is that a host is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostTrust {
+    /// The operator's, that of DNS, or that of the workspace whose link is being written.
+    Ours,
+    /// Only that of another workspace.
+    Claimed,
 }
 
 /// The link a visitor is sent to next, if there is one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NextLink<W> {
     pub workspace: W,
+    trust: HostTrust,
     /// As the URL has it: not folded.
     pub code: String,
 }
@@ -35,13 +56,14 @@ pub struct NextLink<W> {
 impl<'a, W: PartialEq> CycleWalk<'a, W> {
     /// Begins at the link `code` of a workspace whose codes follow `rules`, which is to lead to `target`.
     pub fn new(workspace: W, code: &'a Code, rules: &'a CodeRules, target: &Target) -> Self {
-        Self { origin: (workspace, code), rules, target: Some(target.clone()), hops: 0 }
+        Self { origin: (workspace, code), rules, target: Some(target.clone()), hops: 0, claimed_hops: 0 }
     }
 
-    /// The next link to look up, or `None` if the visitor leaves our links. `workspace_of` finds the workspace of a host of ours.
-    pub fn next_link(&self, workspace_of: impl FnOnce(&str) -> Option<W>) -> Option<NextLink<W>> {
+    /// The next link to look up, or `None` if the visitor leaves our links. `host_of` finds whose host it is.
+    pub fn next_link(&self, host_of: impl FnOnce(&str) -> Option<LinkHost<W>>) -> Option<NextLink<W>> {
         let target = self.target.as_ref()?;
-        Some(NextLink { workspace: workspace_of(target.host())?, code: path_code(target)? })
+        let LinkHost { workspace, trust } = host_of(target.host())?;
+        Some(NextLink { workspace, trust, code: path_code(target)? })
     }
 
     /// Follows the link that was looked up, if there is one. Fails if it is the one that is being written, or one too many.
@@ -60,7 +82,13 @@ impl<'a, W: PartialEq> CycleWalk<'a, W> {
             return Err(FieldError::new("target", FieldCode::Loop, message));
         }
         self.target = found.map(|(_, target)| target.clone());
-        self.hops += usize::from(found.is_some());
+        match asked.trust {
+            HostTrust::Ours => self.hops += usize::from(found.is_some()),
+            HostTrust::Claimed => self.claimed_hops += 1,
+        }
+        if self.claimed_hops > MAX_CLAIMED_HOPS {
+            self.target = None;
+        }
         if self.hops > MAX_HOPS {
             return Err(FieldError::new(
                 "target",
@@ -87,7 +115,7 @@ fn path_code(target: &Target) -> Option<String> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{CycleWalk, MAX_HOPS};
+    use super::{CycleWalk, HostTrust, LinkHost, MAX_CLAIMED_HOPS, MAX_HOPS};
     use crate::{Code, Policy, Preset, Target};
 
     /// Writes `code -> target` over these links of `rmax.to`, and gives what is wrong with it.
@@ -97,7 +125,15 @@ mod tests {
             links.iter().map(|(code, target)| (Code::from_path(code).unwrap(), target_of(target))).collect();
         let (code, policy) = (Code::from_path(code).unwrap(), Policy::preset(Preset::Fabric));
         let mut walk = CycleWalk::new((), &code, &policy.code, &target_of(target));
-        while let Some(next) = walk.next_link(|host| (host == "rmax.to").then_some(())) {
+        let host_of = |host: &str| {
+            let trust = match host {
+                "rmax.to" => HostTrust::Ours,
+                "claimed.example" => HostTrust::Claimed,
+                _ => return None,
+            };
+            Some(LinkHost { workspace: (), trust })
+        };
+        while let Some(next) = walk.next_link(host_of) {
             let found =
                 Code::from_path(&next.code.to_ascii_lowercase()).and_then(|code| links.get_key_value(&code));
             if let Err(error) = walk.follow(&next, found) {
@@ -138,5 +174,17 @@ mod tests {
             links.iter().map(|(code, target)| (code.as_str(), target.as_str())).collect();
         assert!(check(&links, "a", "https://rmax.to/n0").unwrap().contains("more than three"));
         assert_eq!(check(&links, "a", "https://rmax.to/n1"), None);
+    }
+
+    #[test]
+    fn claimed_host_makes_a_circle_but_no_chain_too_long() {
+        let links: Vec<(String, String)> = (0..=MAX_CLAIMED_HOPS + 2)
+            .map(|number| (format!("n{number}"), format!("https://claimed.example/n{}", number + 1)))
+            .collect();
+        let links: Vec<(&str, &str)> =
+            links.iter().map(|(code, target)| (code.as_str(), target.as_str())).collect();
+        assert_eq!(check(&links, "a", "https://claimed.example/n0"), None);
+        let back = [("b", "https://rmax.to/a")];
+        assert!(check(&back, "a", "https://claimed.example/b").unwrap().contains("in circles"));
     }
 }

@@ -125,7 +125,7 @@ impl Candidate {
         Ok(Self {
             row: row.number,
             targets_served_host: rules.identity == ImportIdentity::New
-                && domains.contains(link.target.host()),
+                && rules.may_answer_on(link.target.host()),
             id: exact.id,
             updated_at: exact.updated_at,
             total: row.total,

@@ -53,11 +53,13 @@ impl Ops {
     ) -> Result<ImportReport, OpsError> {
         caller.require(Scope::LinksWrite)?;
         let workspace = &caller.workspace;
+        let domains = self.served_hosts_for(workspace).await?;
         let rules = Rules {
+            claimed: self.claimed_hosts(&domains).await?,
             policy: workspace.policy.clone(),
             workspace: workspace.id,
             owner: caller.owner.clone(),
-            domains: self.served_hosts_for(workspace).await?,
+            domains,
             on_existing: import.on_existing,
             identity: import.identity,
             allow_http: import.allow_http,

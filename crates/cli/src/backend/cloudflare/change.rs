@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rlinks_core::draft::{Input, LinkIdentity};
 use rlinks_core::link::route_object::ClickTotals;
-use rlinks_core::redirect::cycles::CycleWalk;
+use rlinks_core::redirect::cycles::{CycleWalk, HostTrust, LinkHost};
 use rlinks_core::{
     Code, FieldError, Id, Link, LinkDraft, LinkPatch, LinkSource, LinkState, Target, Timestamp,
 };
@@ -206,9 +206,10 @@ impl Cloudflare {
         target: &Target,
         planned: &HashMap<String, Target>,
     ) -> Result<Option<FieldError>, CliError> {
-        let workspace_of = |host: &str| self.served_hosts.contains(host).then_some(());
+        let ours = LinkHost { workspace: (), trust: HostTrust::Ours };
+        let host_of = |host: &str| self.served_hosts.contains(host).then_some(ours);
         let mut walk = CycleWalk::new((), code, &self.policy.code, target);
-        while let Some(next) = walk.next_link(workspace_of) {
+        while let Some(next) = walk.next_link(host_of) {
             let folded = Code::from_path(&next.code.to_ascii_lowercase());
             let planned = folded.as_ref().and_then(|code| Some((code, planned.get(code.as_str())?)));
             let stored = if planned.is_none() { self.find(&next.code).await? } else { None };

@@ -4,7 +4,7 @@
 //! and writes at once, in bulk. Nothing that is there is changed unless that was asked for, and a row whose link is there already is
 //! skipped, so an import that was cut off goes on by being repeated.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rlinks_clicks::rollup::Total;
 use rlinks_core::link::route_object::ClickTotals;
@@ -44,6 +44,7 @@ impl Cloudflare {
         import: &ImportOptions<'_>,
     ) -> Result<ImportReport, CliError> {
         let rules = Rules {
+            claimed: HashSet::new(),
             policy: self.policy.clone(),
             workspace: Id::from_i64(0),
             owner: self.actor.clone(),

@@ -88,6 +88,26 @@ fn circle_is_refused_at_its_last_link_also_between_workspaces() {
 
 /// Hostile inputs, S4.
 #[test]
+fn circle_between_merely_claimed_hosts_is_refused_at_its_last_link() {
+    let server = TestServer::new(Preset::Fabric);
+    let tenant = |slug: &str| {
+        let workspace = server.workspace(slug, preset(Preset::Team), &[]);
+        let admin = server.person(&workspace, Role::Admin);
+        admin.post("/domains", &json!({"host": format!("{slug}.example")})).expect(201);
+        admin
+    };
+    let (one, two) = (tenant("one"), tenant("two"));
+    one.post("/links", &json!({"code": "a", "target": "https://two.example/b"})).expect(201);
+    assert_circle(&two.post("/links", &json!({"code": "b", "target": "https://one.example/a"})));
+    let row = json!({"code": "b", "target": "https://one.example/a"}).to_string();
+    let report = import_links(&two, "", "application/x-ndjson", row).expect(200).json();
+    assert_eq!((&report["created"], &report["refused"]), (&json!(0), &json!(1)), "{report:#}");
+    // A claim alone keeps nobody from leading there.
+    two.post("/links", &json!({"code": "c", "target": "https://one.example/elsewhere"})).expect(201);
+}
+
+/// Hostile inputs, S4.
+#[test]
 fn chain_of_twelve_stops_at_three_hops() {
     let server = TestServer::new(Preset::Fabric);
     let main = server.admin();
