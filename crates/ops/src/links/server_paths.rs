@@ -23,7 +23,7 @@ const KEY_OR_SESSION: AnonymousResponse = Error(ErrorCode::Unauthenticated);
 const POST_ONLY: AnonymousResponse = Error(ErrorCode::MethodNotAllowed);
 
 /// The first that matches counts; `*` is any one segment. What matches none isn't there.
-const RESPONSES: [(&str, AnonymousResponse); 75] = [
+const RESPONSES: [(&str, AnonymousResponse); 81] = [
     ("/health", Page("whether the server runs")),
     ("/ready", Page("whether the server is ready, or shutting down")),
     ("/robots.txt", Page("what crawlers may visit")),
@@ -41,6 +41,7 @@ const RESPONSES: [(&str, AnonymousResponse); 75] = [
     ("/api/v1/import", KEY_OR_SESSION),
     ("/api/v1/keys", KEY_OR_SESSION),
     ("/api/v1/keys/*", KEY_OR_SESSION),
+    ("/api/v1/keys/*/created", KEY_OR_SESSION),
     ("/api/v1/keys/*/rotate", KEY_OR_SESSION),
     ("/api/v1/links", KEY_OR_SESSION),
     ("/api/v1/links/*", KEY_OR_SESSION),
@@ -50,10 +51,14 @@ const RESPONSES: [(&str, AnonymousResponse); 75] = [
     ("/api/v1/links/*/restore", KEY_OR_SESSION),
     ("/api/v1/links/*/stats", KEY_OR_SESSION),
     ("/api/v1/me", KEY_OR_SESSION),
+    ("/api/v1/me/sessions", KEY_OR_SESSION),
+    ("/api/v1/me/sessions/*", KEY_OR_SESSION),
     ("/api/v1/stats", KEY_OR_SESSION),
     ("/api/v1/stats/live", KEY_OR_SESSION),
     ("/api/v1/users", KEY_OR_SESSION),
     ("/api/v1/users/*", KEY_OR_SESSION),
+    ("/api/v1/users/*/sessions", KEY_OR_SESSION),
+    ("/api/v1/users/*/sessions/*", KEY_OR_SESSION),
     ("/api/v1/workspace", KEY_OR_SESSION),
     ("/admin", SignIn),
     ("/admin/", WithoutSlash),
@@ -83,6 +88,7 @@ const RESPONSES: [(&str, AnonymousResponse); 75] = [
     ("/admin/account/sessions/*/end", POST_ONLY),
     ("/admin/account/sign-in-reset-seen", POST_ONLY),
     ("/admin/account/delete", POST_ONLY),
+    ("/admin/notices/dismiss", POST_ONLY),
     ("/admin/workspace/name", POST_ONLY),
     ("/admin/links/*/state", POST_ONLY),
     ("/admin/links/*/rollback", POST_ONLY),

@@ -289,7 +289,7 @@ impl Store {
             &self.pool,
             fetch_all,
             "select w.slug as slug, k.id, k.workspace_id, k.user_id, k.name, k.prefix, k.hash, k.scopes, k.created_by, k.created_at,
-                    k.expires_at, k.revoked_at, k.last_used_at, k.usage_count
+                    k.expires_at, k.revoked_at, k.last_used_at, k.usage_count, k.created_with, k.rotated_from
              from api_keys k join workspaces w on w.id = k.workspace_id
              where k.created_at <= $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at >= $2)
                    and w.deleted_at is null and k.workspace_id = coalesce(cast($3 as bigint), k.workspace_id)
