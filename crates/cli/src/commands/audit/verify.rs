@@ -11,7 +11,7 @@ use rlinks_ops::Resource;
 use rlinks_store::StoreError;
 use rlinks_store::audit::checkpoints::{self, CHECKPOINT_LOG_FILE, Checkpoint, SignedLines};
 use rlinks_store::audit::key_statements::{KeyStanding, TrustedKeys};
-use rlinks_store::audit::signing_key::{SigningKeySource, fingerprint};
+use rlinks_store::audit::signing_key::fingerprint;
 use serde_json::json;
 
 use crate::args::Verify;
@@ -94,8 +94,8 @@ async fn signature_findings(
             None
         }
     };
-    let was_used = !known.is_empty()
-        || (signer.is_some() && *local.signing_key.source() == SigningKeySource::DataFolder);
+    // The key file alone says nothing: earlier versions made it when they verified.
+    let was_used = !known.is_empty();
     if signer.is_none() && findings.is_empty() && (was_used || path.exists()) {
         findings.push(format!("the audit key was there and is gone: {}", local.signing_key.describe()));
     }
