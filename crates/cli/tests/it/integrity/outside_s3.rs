@@ -1,6 +1,6 @@
 //! Heads that are pushed into a bucket. Needs an S3 server: `scripts/with-s3 cargo test -p rmax -- outside_s3`.
 
-use crate::support::raw_client::{get, send_request, wait_until};
+use crate::support::raw_client::{send_request, wait_until};
 use crate::support::sandbox::Sandbox;
 use crate::support::server_process::serve;
 
@@ -28,9 +28,11 @@ fn heads_pushed_into_a_bucket_verify_the_chain() {
     });
     server.stop();
     let endpoint = variable("AWS_ENDPOINT_URL");
-    let address = endpoint.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+    let host = endpoint.trim_start_matches("http://").trim_end_matches('/');
     let ask = |path: &str| {
-        send_request(address, get(path).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes())
+        // The server reads the bucket from the host, if that isn't an address.
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        send_request(host.parse().unwrap(), request.as_bytes())
     };
     let listed = ask(&format!("/{bucket}?list-type=2&prefix=audit/"));
     let (_, key) = listed.body.split_once("<Key>audit/audit-heads-").unwrap_or_else(|| panic!("{listed:?}"));
