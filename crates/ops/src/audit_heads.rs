@@ -39,6 +39,7 @@ impl Ops {
 
     /// Signs the heads that moved, appends them to the log in the data folder, and gives all heads, signed, for elsewhere.
     pub async fn sign_heads(&self, key: &SigningKey) -> Result<PublishedHeads, StoreError> {
+        self.check_log_of_heads(key).await?;
         let heads: Vec<Head> = self.store.heads().await?.into_iter().map(|(_, head)| head).collect();
         let (signer, now) = (self.signer(key).await?, self.clock.now());
         checkpoints::append_checkpoints(key.data(), &signer, &heads, now, false)?;
@@ -49,6 +50,20 @@ impl Ops {
             checkpoints: heads.into_iter().map(|head| signer.sign(head, now, false)).collect(),
             statements: self.key_statements().await?,
         })
+    }
+
+    /// Fails where heads were signed before and their log is gone: signing on in a new one would hide that the log, and with it the end of
+    /// a chain, was cut off. On PostgreSQL each node has a log of its own, so a missing one says nothing.
+    async fn check_log_of_heads(&self, key: &SigningKey) -> Result<(), StoreError> {
+        let path = key.data().join(checkpoints::CHECKPOINT_LOG_FILE);
+        let has_lines = std::fs::metadata(&path).is_ok_and(|file| file.len() > 0);
+        if has_lines || self.store.dialect() != Dialect::Sqlite || self.store.audit_keys().await?.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::Refused(format!(
+            "{} is gone, though heads of this store were signed; put it back, or begin a new one with a new key by `rmax keys rotate-installation audit`",
+            path.display()
+        )))
     }
 
     /// Signs where the chains of a restored backup end: from here on they bind the store. `gone` are workspaces that are not in it. What
@@ -118,6 +133,14 @@ impl Ops {
                 }
             }
         }
+        if matches!(key.source(), SigningKeySource::Command(_))
+            && statements.is_empty()
+            && self.store.audit_keys().await?.iter().any(|known| known.public_key == new.public_key())
+        {
+            return Err(OpsError::Forbidden(
+                "The command of `audit.key` still gives the key in force; make it give another one first",
+            ));
+        }
         self.writer.rotate_audit_key(&new.public_key(), &statements, &caller.actor, now).await?;
         for statement in &statements {
             checkpoints::append_statement(key.data(), statement)?;
@@ -129,6 +152,9 @@ impl Ops {
         if *key.source() != SigningKeySource::DataFolder {
             in_folder.remove()?;
         }
+        // From here on a log that is missing is one that was lost.
+        let heads: Vec<Head> = self.store.heads().await?.into_iter().map(|(_, head)| head).collect();
+        checkpoints::append_checkpoints(key.data(), &new, &heads, now, false)?;
         let former = statements.iter().map(|statement| fingerprint(&statement.former)).collect();
         Ok(AuditKeyRotation { former, fingerprint: new.fingerprint() })
     }

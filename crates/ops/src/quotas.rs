@@ -18,7 +18,7 @@ const PRINCIPAL_FACTOR: u32 = 10;
 const DEFAULT_KEYS: u32 = 50;
 const DEFAULT_INVITATIONS: u32 = 50;
 pub const DEFAULT_DOMAINS: u32 = 20;
-pub const DEFAULT_LIVE_STREAMS: u32 = 6;
+pub const DEFAULT_LIVE_STREAMS: u32 = 20;
 pub const DEFAULT_DNS_CHECKS_PER_HOUR: u32 = 30;
 /// How often what was counted is written: what a crash may forget.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);

@@ -131,7 +131,7 @@ fn every_setting_is_read_from_the_file() {
     limits.keys = 9                          # rmax.toml
     limits.invitations = 0                   # rmax.toml
     limits.domains = 20                      # default
-    limits.live_streams = 6                  # default
+    limits.live_streams = 20                 # default
     limits.dns_checks_per_hour = 30          # default
     worker_id = 7                            # rmax.toml
     tls.cert = "cert.pem"                    # rmax.toml

@@ -174,6 +174,11 @@ fn missing_head_log_or_key_is_a_finding_and_is_not_made_anew() {
     let kept = std::fs::read(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
     verify(&["there is no rlinks-data/audit-heads.log yet, though heads of this store were signed"]);
+    // The next change doesn't begin a new log, which would hide that the old one is gone.
+    sandbox
+        .ok("links set c https://example.com/c")
+        .says("audit-heads.log is gone, though heads of this store were signed");
+    verify(&["there is no rlinks-data/audit-heads.log yet, though heads of this store were signed"]);
     std::fs::remove_file(&key).unwrap();
     verify(&["the audit key was there and is gone", "though heads of this store were signed"]);
     assert!(!log.exists() && !key.exists(), "looking makes nothing");
@@ -199,6 +204,8 @@ fn heads_signed_by_a_key_that_does_not_count_are_a_finding() {
     sandbox.ok("audit verify");
     let sandbox = sandbox.with("RMAX_AUDIT_KEY", "");
     std::fs::remove_file(sandbox.path("rlinks-data/audit-heads.log")).unwrap();
+    // Who can write the data folder can also make the store forget that heads were signed.
+    sandbox.tamper("delete from audit_keys");
     sandbox.write("rlinks-data/audit-key", &"42".repeat(32));
     sandbox.ok("links set a https://evil.example/");
     let sandbox = sandbox.with("RMAX_AUDIT_KEY", "audit.key");

@@ -15,7 +15,10 @@ pub(super) async fn rotate(
     key: InstallationKeyName,
     at_once: bool,
 ) -> Result<(), CliError> {
-    let Backend::Store(local) = backend else { return Err(CliError::needs_store()) };
+    let Backend::Store(local) = backend else {
+        return Err(CliError::usage("this needs the store itself: run it where the store is")
+            .hint("choose with --env an environment of rmax.toml that has a `store` (or set RMAX_STORE)"));
+    };
     let shared = match key {
         InstallationKeyName::Audit if at_once => {
             return Err(CliError::usage("--now is for the keys form, cursor and oidc")

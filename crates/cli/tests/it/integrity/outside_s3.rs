@@ -30,14 +30,18 @@ fn heads_pushed_into_a_bucket_verify_the_chain() {
     let endpoint = variable("AWS_ENDPOINT_URL");
     let host = endpoint.trim_start_matches("http://").trim_end_matches('/');
     let ask = |path: &str| {
-        // The server reads the bucket from the host, if that isn't an address.
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        // The server reads the bucket from the host, if that isn't an address, and verifies no signature.
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: AWS4-HMAC-SHA256 \
+             Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n"
+        );
         send_request(host.parse().unwrap(), request.as_bytes())
     };
     let listed = ask(&format!("/{bucket}?list-type=2&prefix=audit/"));
     let (_, key) = listed.body.split_once("<Key>audit/audit-heads-").unwrap_or_else(|| panic!("{listed:?}"));
     let name = key.split('<').next().unwrap();
     let object = ask(&format!("/{bucket}/audit/audit-heads-{name}"));
+    assert_eq!(object.status, 200, "{object:?}");
     sandbox.write("pushed", &object.body);
     sandbox.ok("audit verify --checkpoint pushed");
 }

@@ -68,7 +68,7 @@ fn pushed_heads_reveal_a_forged_chain() {
         assert_eq!(sandbox.ok(&format!("audit verify --checkpoint {checkpoint}")).stderr, "");
     }
     // With the key and the log at hand the chain can be cut, and signed anew. What is elsewhere still says otherwise.
-    sandbox.tamper("delete from audit where seq > 2; update heads set seq = 2, hash = (select hash from audit where seq = 2), links = 1; delete from links where code in ('b', 'c')");
+    sandbox.tamper("delete from audit where seq > 2; update heads set seq = 2, hash = (select hash from audit where seq = 2), links = 1; delete from links where code in ('b', 'c'); delete from audit_keys");
     std::fs::remove_file(sandbox.path("rlinks-data/audit-heads.log")).unwrap();
     sandbox.ok("links set d https://example.com/d");
     sandbox.ok("audit verify");

@@ -37,8 +37,9 @@ fn rotated_audit_key_keeps_earlier_checkpoints_verifiable() {
         (&entry["action"], &entry["subject"]),
         (&"installation.rotate_key".into(), &"installation:audit".into())
     );
-    // The log in the data folder can be lost: the store knows the statements too.
+    // The log in the data folder can be lost: a new key begins another one, and the store knows the statements too.
     std::fs::remove_file(sandbox.path("rlinks-data/audit-heads.log")).unwrap();
+    sandbox.ok("keys rotate-installation audit");
     sandbox.ok("links set c https://example.com/c");
     let ran = sandbox.ok("audit verify --checkpoint first");
     assert!(!ran.stderr.contains("another installation"), "{ran}");

@@ -207,7 +207,7 @@ fn live_streams_of_one_member_are_limited_and_leave_room_for_others() {
     let server = TestServer::new(Preset::Fabric);
     let viewer = server.viewer();
     let second = server.key(&server.main, viewer.user.as_ref(), viewer.key.scopes);
-    let mut listeners: Vec<_> = (0..6).map(|_| EventStream::new(&viewer)).collect();
+    let mut listeners: Vec<_> = (0..20).map(|_| EventStream::new(&viewer)).collect();
     for person in [&viewer, &second] {
         let refused = person.get("/stats/live");
         refused.refused(429, "RATE_LIMITED");
