@@ -63,10 +63,14 @@ pub(crate) enum LimitDecision {
     Blocked(ReachedLimit),
 }
 
-/// Which limits turning one link into another counts towards.
-pub(crate) fn limited_changes(before: &Link, next: &Link) -> Vec<LimitedChange> {
+/// Which limits turning one link into another counts towards. An expiry that is brought forward to within a day takes a link away like
+/// deleting it.
+pub(crate) fn limited_changes(before: &Link, next: &Link, now: Timestamp) -> Vec<LimitedChange> {
+    let ends_soon = next.expires_at.is_some_and(|end| {
+        end <= now.plus_ms(DAY_MS) && before.expires_at.is_none_or(|planned| planned > end)
+    });
     let is_removed = match next.state {
-        LinkState::Active => false,
+        LinkState::Active => ends_soon,
         LinkState::Disabled => before.state == LinkState::Active,
         LinkState::Deleted => before.state != LinkState::Deleted,
     };

@@ -251,7 +251,7 @@ impl GroupState {
         next: &Link,
     ) -> Result<(), StoreError> {
         let (Some(limits), Some(before)) = (&write.change_limits, before) else { return Ok(()) };
-        let changes = limited_changes(before, next);
+        let changes = limited_changes(before, next, write.now);
         if changes.is_empty() {
             return Ok(());
         }

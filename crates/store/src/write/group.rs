@@ -252,7 +252,7 @@ fn may_be_limited(write: &LinkWrite, state: &GroupState) -> bool {
         LinkOp::Replace { next, .. } => state
             .links
             .get(&(write.workspace.as_i64(), next.code.as_str().to_owned()))
-            .is_some_and(|link| !limited_changes(link, next).is_empty()),
+            .is_some_and(|link| !limited_changes(link, next, write.now).is_empty()),
         LinkOp::RollBack { .. } | LinkOp::Import { .. } => false,
     }
 }

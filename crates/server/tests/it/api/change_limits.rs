@@ -160,6 +160,10 @@ async fn removals_over_the_limit_are_refused_and_audited_once(test_store: TestSt
         let seconds: u32 = refused.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=61).contains(&seconds), "{refused:?}");
         disable(&thief, 5).refused(429, "RATE_LIMITED");
+        // Letting it expire soon would take it away just as well; letting it expire some day doesn't.
+        let (soon, later) = (server.now().plus_ms(60_000), server.now().plus_ms(40 * 24 * 3_600_000));
+        thief.patch("/links/link-5", &json!({ "expires_at": soon })).refused(429, "RATE_LIMITED");
+        thief.patch("/links/link-5", &json!({ "expires_at": later })).expect(200);
         let both = json!({ "state": "disabled", "target": "https://evil.example/" });
         thief.patch("/links/link-6", &both).refused(429, "RATE_LIMITED");
         // Everything else goes on, the targets with a count of their own.
