@@ -101,7 +101,7 @@ fn sigint_drains_and_an_idle_server_exits_quickly() {
     let mut server = serve(&sandbox, "");
     // At once: who reads that it serves may signal it.
     server.signal(Signal::INT);
-    assert_eq!(server.ends_within(5_000).code(), Some(0), "{}", server.log());
+    assert_eq!(server.ends_within(10_000).code(), Some(0), "{}", server.log());
 }
 
 /// Faults, row 1.
