@@ -83,7 +83,7 @@ impl Ops {
         key.filter(|key| access.owner().is_none_or(|owner| key.user == Some(owner))).ok_or_else(unknown)
     }
 
-    /// The oldest keys the caller may manage that nobody has replaced for a year.
+    /// The oldest keys the caller may manage that haven't been rotated for a year.
     pub async fn stale_keys(&self, caller: &Caller, limit: i64) -> Result<Vec<ApiKey>, OpsError> {
         let (owner, now) = (KeyAccess::for_caller(caller)?.owner(), self.clock.now());
         let workspace = Some(caller.workspace.id);

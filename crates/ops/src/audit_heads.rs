@@ -125,7 +125,7 @@ impl Ops {
         let mut statements: Vec<KeyStatement> =
             old.iter().map(|old| KeyStatement::rotated(old, &new, now)).collect();
         if self.store.dialect() == Dialect::Sqlite || old.is_none() {
-            // Those that nobody has any more can't sign; the new one speaks for them.
+            // Keys that are lost can't sign; the new one speaks for them.
             for known in self.store.audit_keys().await? {
                 let is_said = statements.iter().any(|statement| statement.former == known.public_key);
                 if known.retired_at.is_none() && !is_said && known.public_key != new.public_key() {
@@ -145,7 +145,7 @@ impl Ops {
         for statement in &statements {
             checkpoints::append_statement(key.data(), statement)?;
         }
-        // The key itself comes last: until then the old one is in force, and nobody believes the new one.
+        // The key itself comes last: until then the old one is in force, and the new one isn't trusted.
         if !matches!(key.source(), SigningKeySource::Command(_)) {
             key.replace(seed)?;
         }

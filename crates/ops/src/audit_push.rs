@@ -72,7 +72,7 @@ impl PushDestination {
         }
     }
 
-    /// For logs and for whoever looks at the configuration. The path of a webhook is often its secret.
+    /// For logs and `--print-config`. The path of a webhook is often its secret.
     pub fn describe(&self) -> String {
         match self {
             Self::Webhook(url) => format!("{}://{}/***", url.scheme(), url.host_str().unwrap_or_default()),

@@ -184,7 +184,7 @@ impl Caller {
         self.principal.user().or_else(|| self.principal.key()).unwrap_or(self.workspace.id)
     }
 
-    /// Everybody who answers for this credential: the principal, and whoever made the key.
+    /// Everyone who answers for this credential: the principal and the key's creator.
     pub(crate) fn identities(&self) -> Vec<Actor> {
         let sponsor = self.key().and_then(|key| ApiKey::sponsor(&key.created_by));
         let sponsor = sponsor.filter(|sponsor| *sponsor != self.principal);

@@ -6,7 +6,7 @@ use rlinks_store::{LimitStop, StoreError};
 
 use crate::{Caller, Ops, OpsError};
 
-/// For how long a notice is shown to somebody who does not dismiss it.
+/// For how long a notice is shown unless it is dismissed.
 const NOTICE_LIFETIME_MS: i64 = 30 * DAY_MS;
 /// Stops that are looked at.
 const MAX_STOPS: i64 = 50;
@@ -32,7 +32,7 @@ impl Ops {
     }
 }
 
-/// Whether it was this member, a key of theirs, or somebody they count together with.
+/// Whether it was this member, a key of theirs, or another identity that counts together with them.
 fn concerns(stop: &LimitStop, user: &User) -> bool {
     stop.user == Some(user.id) || stop.principal == Actor::from_user(user.id).as_str()
 }

@@ -2,7 +2,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | how often somebody may do something in any hour | [`sliding_hour`] |
+//! | how often a subject may act in any hour | [`sliding_hour`] |
 //! | how fast a network may guess codes | [`token_bucket`] |
 //!
 //! Both are this process's own: several servers on one store each count for themselves.

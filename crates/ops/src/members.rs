@@ -212,7 +212,7 @@ impl Ops {
             caller.require_grantable(role)?;
         }
         if patch.status == Some(UserStatus::Active) && seen.status != UserStatus::Active {
-            // Letting somebody in again grants their role.
+            // Reactivating a member grants their role.
             caller.require_grantable(seen.role)?;
         }
         if let Some(email) = patch.email.as_ref().filter(|email| **email != seen.email) {
@@ -291,7 +291,7 @@ impl Ops {
     async fn delete_account(&self, caller: &Caller, user: &User) -> Result<(), OpsError> {
         let takes_links = caller.workspace.policy.visibility == Visibility::Owner;
         let limits = self.change_limits(caller).filter(|_| takes_links).map(|limits| ChangeLimits {
-            // Whoever has signed in has confirmed it on a page. A key or token could be anybody's.
+            // A session has confirmed it on a page. A key or token may be stolen.
             enforcement: match caller.credential {
                 Credential::Session(_) => Enforcement::CountOnly,
                 _ => Enforcement::Refuse,
@@ -334,7 +334,7 @@ impl Ops {
         }
     }
 
-    /// Deletes every link somebody has. What a process leaves undone is done when a server starts, and by the daily job.
+    /// Deletes every link of a member. What a process leaves undone is done when a server starts, and by the daily job.
     async fn delete_links_of(&self, caller: &Caller, user: Id) -> Result<u64, OpsError> {
         let filter = LinkFilter {
             states: vec![LinkState::Active, LinkState::Disabled],

@@ -58,9 +58,9 @@ impl InstallationKey {
 /// What becomes of what the old key signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldSignatures {
-    /// It is accepted for a while, so that nobody notices.
+    /// It is accepted for a while, so that users notice nothing.
     AcceptForAWhile,
-    /// It is refused at once: somebody else has the old key.
+    /// It is refused at once: the old key may be compromised.
     Refuse,
 }
 

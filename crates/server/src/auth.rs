@@ -8,7 +8,7 @@
 //! | sessions: start, look-up, end | [`session`] |
 //! | protection against cross-site requests | [`csrf`] |
 //! | signing in with a password, and how often that may fail | [`sign_in`] |
-//! | browsers in which somebody has signed in before | [`known_browsers`] |
+//! | browsers that have signed in before | [`known_browsers`] |
 //! | the first admin | [`setup`] |
 //! | an OpenID provider: signing in with it, and its access tokens | [`oidc`] |
 //!

@@ -23,7 +23,7 @@ pub struct FrontEnd {
     routes: Arc<RouteCache>,
     clicks: Arc<OnceCell<ClickStore>>,
     cursors: Cursors,
-    /// Where files go that somebody sends, while they are read.
+    /// Where uploaded files are kept while they are read.
     data: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl FrontEnd {
         self.routes.directory.load_full()
     }
 
-    /// An empty file for what somebody sends.
+    /// An empty file for an upload.
     pub fn receive_file(&self) -> SpillingFile {
         SpillingFile::new(&self.data)
     }

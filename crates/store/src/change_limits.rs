@@ -1,4 +1,4 @@
-//! Limits on how many links one principal, and a whole workspace, may point elsewhere or remove in a minute. Whoever reaches one is stopped
+//! Limits on how many links one principal, and a whole workspace, may point elsewhere or remove in a minute. A principal that reaches one is stopped
 //! for a minute.
 //!
 //! Counts are rows beside the links, read and written in their transaction under the workspace's head, so all nodes on one store count
@@ -15,7 +15,7 @@ use crate::database::pool::{Tx, read_in, run_in};
 use crate::error::{LimitScope, LimitedChange};
 use crate::{StoreError, StoreWriter};
 
-/// What is counted together, and how long somebody is stopped.
+/// What is counted together, and how long a stop lasts.
 const WINDOW_MS: i64 = 60_000;
 /// Counts that nothing was added to for so long are dropped.
 const COUNT_RETENTION_MS: i64 = DAY_MS;
@@ -24,10 +24,10 @@ const WORKSPACE_FACTOR: u32 = 10;
 /// Before the subject of removals. Target changes have none, as they were counted first.
 const REMOVALS_PREFIX: &str = "removals:";
 
-/// How many links somebody may change in a minute, and for whom that is counted. A limit of 0 is none.
+/// How many links may be changed in a minute, and for whom that is counted. A limit of 0 is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeLimits {
-    /// Everybody who answers for the credential: a key's member, and whoever made the key. Each counts as their principal.
+    /// Everyone who answers for the credential: a key's member and its creator. Each counts as their principal.
     pub identities: Vec<Actor>,
     pub target_changes_per_minute: u32,
     pub removals_per_minute: u32,
@@ -38,7 +38,7 @@ pub struct ChangeLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     Refuse,
-    /// It is made and counted: somebody has confirmed it in person.
+    /// It is made and counted: a person has confirmed it.
     CountOnly,
 }
 
@@ -183,7 +183,7 @@ impl ChangeCounts {
             json(&wanted)
         )?;
         for (workspace, subject, recent, stopped_until, updated_at) in rows {
-            // A text nobody can read counts nothing: a damaged row must never keep anybody from working for ever.
+            // An unreadable text counts nothing: a damaged row must never block changes for good.
             let recent: Vec<(i64, u32)> = serde_json::from_str(&recent).unwrap_or_default();
             let recent = recent.into_iter().collect();
             let count = ChangeCount { recent, stopped_until, updated_at, dirty: false };
@@ -253,7 +253,7 @@ impl ChangeCounts {
         LimitDecision::Allowed
     }
 
-    /// Counts many removals that are about to be made as one, if there is room for all of them. Asking for too many stops nobody.
+    /// Counts many removals that are about to be made as one, if there is room for all of them. A refused request starts no stop.
     pub(crate) fn reserve_removals(
         &mut self,
         workspace: Id,
@@ -318,7 +318,7 @@ impl ChangeCounts {
     }
 }
 
-/// The principals of those among these who are members that somebody else made.
+/// The principals of those among these who are members that another account created.
 async fn principals(
     tx: &mut Tx,
     identities: impl Iterator<Item = &Actor>,

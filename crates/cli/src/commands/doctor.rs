@@ -359,7 +359,7 @@ async fn check_domains(findings: &mut Findings, store: &Store, config: &Config) 
     Ok(())
 }
 
-/// Keys that nobody has replaced for a year: the longer a key is in use, the more places it may have leaked to.
+/// Keys that haven't been rotated for a year: the longer a key is in use, the more places it may have leaked to.
 async fn check_keys(findings: &mut Findings, store: &Store) -> Result<(), CliError> {
     let now = Clock::system().now();
     let stale = store.keys_older_than(None, None, stale_before(now), now, MAX_NAMED_KEYS + 1).await?;

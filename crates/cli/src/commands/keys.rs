@@ -150,7 +150,7 @@ async fn created_with(backend: &Backend, id: &str) -> Result<Vec<CreatedWithKey>
     Ok(keys.chain(invitations).collect())
 }
 
-/// On a terminal, names what ends together with a key and asks. Elsewhere nobody can answer, and a stolen key must not wait for it.
+/// On a terminal, names what ends together with a key and asks. Without a terminal there is no one to ask, and a stolen key must not wait for it.
 fn confirm_created(
     backend: &Backend,
     id: &str,

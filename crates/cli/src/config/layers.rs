@@ -146,7 +146,7 @@ impl Setting {
     }
 }
 
-/// A list somebody gave.
+/// A list that was configured.
 struct GivenList<T> {
     /// What it means.
     parsed: Vec<T>,

@@ -17,7 +17,7 @@ const MAX_CLAIMED_HOPS: usize = 10;
 /// ```
 ///
 /// A host that another workspace merely claims is followed too, for two of them could send visitors round between them. But only a circle is
-/// refused there: nobody makes targets of others unusable by claiming their hosts. `W` tells workspaces apart.
+/// refused there: claiming a host must not make it unusable as a target. `W` tells workspaces apart.
 #[derive(Debug)]
 pub struct CycleWalk<'a, W> {
     origin: (W, &'a Code),

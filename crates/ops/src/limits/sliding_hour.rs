@@ -50,7 +50,7 @@ pub enum Limited {
     Requests,
     /// Requests of a person or sponsor with all their keys together.
     PrincipalRequests,
-    /// Links made by a user, or by a key nobody owns.
+    /// Links made by a user, or by a key without an owner.
     Creations,
     /// Questions to DNS of a person or sponsor.
     DnsChecks,
@@ -137,7 +137,7 @@ struct Slot {
 }
 
 impl HourlyLimits {
-    /// Nobody has used anything yet.
+    /// Starts with no uses counted.
     pub fn new(clock: Clock) -> Self {
         Self::with_bounds(clock, MAX_SUBJECTS, MAX_SLOTS)
     }
@@ -325,7 +325,7 @@ impl Shard {
     }
 
     /// Forgets subjects when there is no room for another: those whose uses are all older than an hour; when they are too few, those
-    /// that have used the smallest part of their limit. So nobody gains by filling the shard.
+    /// that have used the smallest part of their limit. So filling the shard gains nothing.
     fn evict(&mut self, max_subjects: usize, now_ms: i64) {
         if self.subjects.len() < max_subjects {
             return;
@@ -458,7 +458,7 @@ fn status(limit: u32, remaining: u64, reset_seconds: u32) -> RateLimitStatus {
     RateLimitStatus { limit, remaining, reset_seconds }
 }
 
-/// Whom a row of the store is about; nobody where a later version wrote it.
+/// Whom a row of the store is about; `None` if a later version wrote it.
 fn subject_of(row: &LimitUse) -> Option<LimitedSubject> {
     let limited = Limited::ALL.into_iter().find(|limited| limited.name() == row.kind)?;
     Some(limited.of(row.subject))

@@ -3,7 +3,7 @@
 //!
 //! A bucket fills up evenly. It is kept as what is missing from a full one, in units of which a token has as many as an hour
 //! has milliseconds: then a millisecond adds exactly `per_hour` units, and nothing is ever rounded away. A full bucket is the
-//! same as none, so forgetting it costs nobody anything.
+//! same as none, so forgetting it changes nothing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -62,7 +62,7 @@ pub struct NetworkLimiter {
 }
 
 impl NetworkLimiter {
-    /// Nobody has asked for anything yet. At most so many subjects are remembered at once.
+    /// Starts empty. At most so many subjects are remembered at once.
     pub fn new(max_buckets: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -166,7 +166,7 @@ impl Bucket {
 }
 
 /// Forgets full buckets when a shard is full; when too few are, those that would be full soonest, the longest unused first.
-/// So whoever has used most up is forgotten last, and nobody gains by filling the shard.
+/// So the heaviest user is forgotten last, and filling the shard gains nothing.
 fn evict(shard: &mut HashMap<NetworkSubject, Bucket>, max_buckets: usize, now_ms: u64) {
     if shard.len() < max_buckets {
         return;

@@ -25,7 +25,7 @@ impl Ops {
                 let workspace = directory.workspace_of(host)?.id;
                 return Some(LinkHost { workspace, trust: HostTrust::Ours });
             }
-            // While no domain is configured `main` answers on every host; such a host is nobody's claim.
+            // While no domain is configured `main` answers on every host; such a host isn't claimed.
             let workspace = directory.dedicated_workspace(host)?.id;
             Some(LinkHost { workspace, trust: HostTrust::Claimed })
         };

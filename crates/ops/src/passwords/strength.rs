@@ -14,7 +14,7 @@ const MIN_WORD_CHARS: usize = 3;
 /// A name may be nothing but short words.
 const MAX_WORDS: usize = 64;
 
-/// What the owner of a password is called: whoever guesses at it tries that first.
+/// What the owner of a password is called: attackers try that first.
 #[derive(Debug)]
 pub struct PasswordOwner {
     /// In lower case, the longest first.
@@ -51,7 +51,7 @@ pub(super) fn check(password: &Password, owner: &PasswordOwner) -> Result<(), Fi
     ))
 }
 
-/// A name and an address as somebody would put them into a password: in parts, and with the parts run together.
+/// A name and an address as they appear in passwords: in parts, and with the parts run together.
 fn owner_words<'a>(owner: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let parts = |text: &str| -> Vec<String> {
         text.split(|letter: char| !letter.is_alphanumeric()).map(str::to_owned).collect()

@@ -47,7 +47,7 @@ pub struct Subscription<T> {
     hub: Arc<Mutex<HubState<T>>>,
 }
 
-/// Why somebody gets no place.
+/// Why a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
     #[error(
@@ -82,7 +82,7 @@ impl<T> LiveHub<T> {
         Self { hub: Arc::new(Mutex::new(hub)) }
     }
 
-    /// Listens to a workspace from now on, if the quota has room. Nobody gets a place once the hub is closed.
+    /// Listens to a workspace from now on, if the quota has room. Refused once the hub is closed.
     pub fn subscribe(
         &self,
         workspace: Id,

@@ -18,7 +18,7 @@ pub enum Cookie {
     Setup,
     /// The token of an invitation, after the address it came in.
     Invitation,
-    /// In which accounts somebody has signed in here before.
+    /// The accounts that have signed in from this browser.
     KnownBrowser,
     /// What the page before has done.
     Notice,

@@ -1,4 +1,4 @@
-//! Browsers in which a member has signed in before. Their attempts are counted apart, so that failures elsewhere keep nobody out of their
+//! Browsers in which a member has signed in before. Their attempts are counted apart, so that failures elsewhere don't lock owners out of their
 //! own browser.
 //!
 //! Nothing is stored for them: a cookie names the account and the browser, signed together with the hash of the member's password, so that a

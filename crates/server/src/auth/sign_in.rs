@@ -223,7 +223,7 @@ impl Auth {
             return Err(SignInError::PasswordsDisabled);
         }
         let new = Password::parse(new)?;
-        // The old one first: whoever has only the session learns nothing by trying new ones, and a weak new one is no failed attempt.
+        // The old one first: a stolen session learns nothing by trying new ones, and a weak new one is no failed attempt.
         let kept = self.verify_own_password(&current.user, &current.session, old).await?;
         let owner = PasswordOwner::new(&current.user.full_name, &current.user.email);
         let hash = self.passwords.acquire().await?.hash_new(new, owner, self.ops.random.bytes()).await?;

@@ -113,7 +113,7 @@ impl Attempt {
     }
 }
 
-/// Whether a request shows who somebody is: by a password, a one-time token, or what an OpenID provider said.
+/// Whether a request authenticates a person: by a password, a one-time token, or what an OpenID provider said.
 fn is_sign_in(method: &Method, uri: &Uri) -> bool {
     let path = uri.path();
     match *method {

@@ -1,5 +1,5 @@
-//! A file somebody sent, kept off the heap: what is more than a few kilobytes goes to a file without a name, which is gone when
-//! nobody reads it any more, even after a crash.
+//! An uploaded file, kept off the heap: what is more than a few kilobytes goes to a file without a name, which is gone when
+//! it is closed, even after a crash.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};

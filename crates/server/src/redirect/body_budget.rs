@@ -1,7 +1,7 @@
 //! How much of request bodies the server holds at once, in memory and in temporary files: in all, of a workspace, and of a principal.
 //!
 //! Small bodies are free; how many there can be is bounded by the requests that may be with the API and the dashboard. A large one is
-//! only taken from somebody who has shown who they are, and is counted from its first byte until its request is answered.
+//! only accepted from authenticated callers, and is counted from its first byte until its request is answered.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -22,7 +22,7 @@ pub const WORKSPACE_BYTES: u64 = TOTAL_BYTES / 2;
 pub const PRINCIPAL_BYTES: u64 = TOTAL_BYTES / 4;
 /// Large JSON bodies parsed at a time: as values they take many times their length.
 const PARSED_AT_A_TIME: usize = 2;
-/// When somebody whose body was not taken may try again.
+/// When a client whose body was refused may try again.
 const RETRY_SECONDS: u32 = 10;
 
 pub struct BodyBudget {

@@ -71,7 +71,7 @@ impl ConnectionSlots {
         Arc::clone(&self.control).try_acquire_owned().ok()
     }
 
-    /// Whether fewer connections are free than are reserved for redirects. Then nobody keeps one open between requests for pages.
+    /// Whether fewer connections are free than are reserved for redirects. Then responses of the API and the dashboard close theirs.
     pub fn are_scarce(&self) -> bool {
         self.connections.available_permits() < self.reserved_for_redirects
     }

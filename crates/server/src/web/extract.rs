@@ -163,7 +163,7 @@ impl FromRequestParts<Arc<Web>> for SessionPage {
     }
 }
 
-/// Stops that somebody has not dismissed. A store that can't say is no reason to show no page.
+/// Stops that the member hasn't dismissed. A store that can't say is no reason to show no page.
 async fn unseen_stops(web: &Web, current: &CurrentSession) -> Vec<LimitStop> {
     web.ops.limit_stops(&current.caller()).await.unwrap_or_else(|error| {
         tracing::debug!(%error, "stops by limits could not be read for a page");

@@ -1,4 +1,4 @@
-//! The notice above every page that somebody was stopped by a limit on changes, until it is dismissed.
+//! The notice above every page that a limit on changes stopped a principal on changes, until it is dismissed.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn line(stop: &LimitStop) -> NoticeLine {
     NoticeLine { at: stop.at, who, what }
 }
 
-/// Hides the notice, for whoever asks.
+/// Hides the notice for the member who dismisses it.
 pub(crate) async fn dismiss(
     State(web): State<Arc<Web>>,
     SessionForm { current, form, .. }: SessionForm,

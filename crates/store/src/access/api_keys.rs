@@ -362,7 +362,7 @@ impl StoreWriter {
     }
 
     /// Makes a successor of a key with the same name, owner and scopes; the old one lives until `old_until` at most. Both work for
-    /// a while, so there may be twice as many as the quota says, and whoever has just so many can replace each of them.
+    /// a while, so there may be twice as many as the quota says, and a member at the quota can still rotate each of them.
     pub async fn rotate_key(
         &self,
         seen: &ApiKey,
@@ -442,7 +442,7 @@ impl StoreWriter {
     }
 }
 
-/// The active keys of a workspace, and of them those of a member, or of whoever answers for keys that are nobody's.
+/// The active keys of a workspace, and of them those of a member, or of the sponsor of keys without an owner.
 async fn count_active_keys(
     tx: &mut Tx,
     workspace: Id,

@@ -38,7 +38,7 @@ pub(crate) struct StoredCredential {
     pub(crate) password_hash: Option<String>,
     pub(crate) oidc_issuer: Option<String>,
     pub(crate) oidc_subject: Option<String>,
-    /// Drawn anew with every change, and in no log: without it nobody can try issuers and subjects.
+    /// Drawn anew with every change, and in no log: without it issuers and subjects can't be guessed.
     pub(crate) salt: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl StoredCredential {
         self.password_hash.is_none() && self.oidc_issuer.is_none() && self.oidc_subject.is_none()
     }
 
-    /// Whether somebody could sign in with this though the log says otherwise. A credential that is missing opens nothing, and one
+    /// Whether this would allow a sign-in though the log says otherwise. A credential that is missing opens nothing, and one
     /// that was never recorded can't be compared.
     pub(crate) fn contradicts(&self, logged: Option<&Credential>) -> bool {
         !self.is_empty() && logged.is_some_and(|logged| *logged != self.digest())
@@ -88,7 +88,7 @@ pub(crate) async fn write_password(
     seal(tx, user).await
 }
 
-/// Makes a member somebody at an OpenID provider.
+/// Links a member to an identity at an OpenID provider.
 pub(crate) async fn write_identity(
     tx: &mut Tx,
     user: Id,

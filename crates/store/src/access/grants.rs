@@ -1,4 +1,4 @@
-//! What was made with a key and outlives it: other keys, and invitations nobody has accepted. A revocation ends them with the key.
+//! What was made with a key and outlives it: other keys, and pending invitations. A revocation ends them with the key.
 
 use rlinks_core::{Actor, ApiKey, Id, Scopes, Timestamp, User};
 
@@ -32,7 +32,7 @@ pub struct CreatedWithKeys {
     pub invitations: Vec<OpenInvitation>,
 }
 
-/// An invitation nobody has accepted.
+/// A pending invitation.
 #[derive(Clone, Debug)]
 pub struct OpenInvitation {
     pub user: User,

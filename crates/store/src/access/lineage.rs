@@ -61,7 +61,7 @@ pub(super) async fn ensure_not_revoked(tx: &mut Tx, actor: &Actor) -> Result<(),
     living.map(|_| ()).ok_or_else(|| StoreError::NotFound(format!("key {key}")))
 }
 
-/// What keys made goes over to their successors, else to whoever made them: before the rows of these keys are deleted.
+/// What keys made goes over to their successors, else to their creators: before the rows of these keys are deleted.
 pub(super) async fn hand_on(tx: &mut Tx, deleted: &[Id]) -> Result<(), StoreError> {
     let ids = id_list(deleted);
     run_in!(

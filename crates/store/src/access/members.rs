@@ -119,7 +119,7 @@ pub struct NewInvite<'a> {
 }
 
 impl StoreWriter {
-    /// Makes somebody a member who is invited to choose how they sign in, if the quota has room for the invitation.
+    /// Creates a member who is invited to choose how they sign in, if the quota has room for the invitation.
     pub async fn create_invited_user(
         &self,
         new: NewUser,

@@ -88,7 +88,7 @@ pub enum RefusedAttempt {
 }
 
 impl StoreWriter {
-    /// Counts an attempt before anything is tried, or says why it must not be made. Whoever gets in takes their attempts back.
+    /// Counts an attempt before anything is tried, or says why it must not be made. A successful sign-in clears them.
     pub async fn begin_attempt(
         &self,
         attempt: &SignInAttempt,
@@ -138,7 +138,7 @@ impl StoreWriter {
         policy: &LockoutPolicy,
         now: Timestamp,
     ) -> Result<Option<RefusedAttempt>, StoreError> {
-        // Whoever has to wait, and is known to wait, is told so without a write.
+        // A client that is already known to have to wait is refused without a write.
         let rows: Vec<AttemptRow> = read!(
             &self.pool,
             fetch_all,
@@ -275,7 +275,7 @@ impl Counts {
         if next_turn <= now {
             return Verdict::Try;
         }
-        // Turns go to whoever asks first, which an attacker who asks all the time always is. So a network without failures gets one
+        // Turns go to the first to ask, which is always an attacker who keeps asking. So a network without failures gets one
         // without a turn once it has waited long enough.
         if self.pair.failures > 0 && self.pair.since > forgotten {
             return Verdict::Refuse(RefusedAttempt::Delayed(next_turn));
@@ -317,7 +317,7 @@ async fn count_attempt(
     let network =
         count_failure(tx, &source.network, policy.max_network_failures, policy.window_ms, now).await?;
     if let Some(until) = pair.until.max(network.until) {
-        // Only what happened to somebody, or to many, is an entry: whoever guesses at names must not be able to fill the log.
+        // Only what happened to somebody, or to many, is an entry: guessing names must not fill the log.
         let lockout = match attempt.user {
             Some(user) if pair.is_new => {
                 Some(Lockout { user: Some(user), locked: "account", until: Some(until) })
@@ -414,7 +414,7 @@ pub(super) async fn clear_failures(
     Ok(())
 }
 
-/// Somebody has to wait: whoever tries this account from one network or in one browser, or whoever comes from this network.
+/// A lockout: of an account from one network or browser, or of a network.
 struct Lockout {
     user: Option<Id>,
     locked: &'static str,

@@ -1,6 +1,6 @@
 //! Which keys count beside the one in force. When a key is rotated, the new one says in a signed statement that it follows the old one;
 //! when a backup of another installation is restored, the key here says that it accepts that installation's. So what older keys signed
-//! can be verified, and nobody can add a key without having one that counts.
+//! can be verified, and a key can only be added by one that counts.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub struct KeyStatement {
     pub key: String,
     pub ts: Timestamp,
     pub signature: String,
-    /// The former key's own signature, where it was there to give one: whoever knows that key can go on from it.
+    /// The former key's own signature, where it was there to give one: verifiers that know that key can continue from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_signature: Option<String>,
 }

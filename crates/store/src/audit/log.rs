@@ -24,7 +24,7 @@ pub fn workspace_subject(slug: &Slug) -> String {
     format!("workspace:{slug}")
 }
 
-/// What entries are called that tell of a limit somebody reached.
+/// The action of entries about a reached limit.
 pub(crate) const STOP_ACTION: &str = "auth.brake";
 
 /// Which entries of the log somebody looks for. What is empty lets all through.

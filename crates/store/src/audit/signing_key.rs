@@ -106,7 +106,7 @@ impl SigningKey {
     }
 
     /// The key, made of `seed` where there is none in the data folder yet. A place that was configured is never filled here: a key that
-    /// is missing there is one that somebody lost.
+    /// is missing there was lost.
     pub fn load_or_create(&self, seed: [u8; 32]) -> Result<Arc<Signer>, StoreError> {
         if let (SigningKeySource::DataFolder, Some(path)) = (&self.source, self.path())
             && self.load()?.is_none()

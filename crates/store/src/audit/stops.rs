@@ -10,7 +10,7 @@ use crate::{LimitedChange, Store, StoreError, StoreWriter};
 /// The principal of a stop by a workspace's limit; every other one has a colon in it.
 pub(crate) const WORKSPACE_SUBJECT: &str = "workspace";
 
-/// Somebody who was stopped.
+/// A principal that was stopped.
 #[derive(Clone, Debug)]
 pub struct LimitStop {
     /// Of its audit entry.
@@ -56,7 +56,7 @@ struct StopRow {
 from_row!(StopRow { seq, ts, actor, after, key_name, user_id, email });
 
 impl StopRow {
-    /// An entry nobody can read is the business of `rmax audit verify`, and no reason to show no page.
+    /// An unreadable entry is the business of `rmax audit verify`, and no reason to show no page.
     fn stop(self) -> Option<LimitStop> {
         let details: StopDetails = serde_json::from_str(&self.after?).ok()?;
         let (change, per_minute) = match (details.target_changes_per_minute, details.removals_per_minute) {

@@ -62,12 +62,12 @@ pub struct BackupOrigin {
     pub key: Option<String>,
 }
 
-/// What whoever restores a backup believes.
+/// Which backups the caller of a restore trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestoreTrust {
     /// What this public key signed.
     Key(String),
-    /// A file that nobody signed.
+    /// An unsigned file.
     Unsigned,
 }
 

@@ -50,7 +50,7 @@ impl LoggedMembers {
         }
     }
 
-    /// Whether somebody could sign in with this as a member though the log says otherwise.
+    /// Whether this would allow a member to sign in though the log says otherwise.
     pub(crate) fn contradicts(&self, place: (i64, i64), stored: &StoredCredential) -> bool {
         stored.contradicts(self.credentials.get(&place))
     }

@@ -39,7 +39,7 @@ struct VerifyReport {
 }
 
 pub(crate) async fn verify(local: &LocalStore, checkpoint: Option<&Path>) -> Result<(), CliError> {
-    // Every chain is verified, whichever workspace is named; but a name nobody has is a slip.
+    // Every chain is verified, whichever workspace is named; but an unknown name is a typing error.
     let slug = Slug::from_stored(local.config.workspace.clone());
     if local.store().workspace(&slug).await?.is_none() {
         return Err(CliError::not_found(Resource::Workspace(slug.to_string())));
@@ -114,7 +114,7 @@ async fn signature_findings(
     statements.extend(kept.iter().flat_map(|(_, kept)| kept.statements.clone()));
     let trusted = local.ops.trusted_keys(&signer, &statements).await?;
     findings.extend(foreign_signatures(&trusted, path, &log.signed.checkpoints));
-    // A file somebody names is theirs to know.
+    // The user chose this file, so it only warns.
     for what in kept.iter().flat_map(|(path, kept)| foreign_signatures(&trusted, path, &kept.checkpoints)) {
         local.output.warning(&format!("{what}; trust it only if you know that key"));
     }
@@ -198,7 +198,7 @@ fn verify_chains(path: &Path, marks: &[Head]) -> Result<Result<Vec<Head>, ChainE
     Ok(chains.into_values().map(|chain| chain.finish(None)).collect())
 }
 
-/// Says what was found. Whoever finds something ends with exit code 1.
+/// Prints the findings; any finding means exit code 1.
 fn print(output: Output, report: &VerifyReport) -> Result<(), CliError> {
     let VerifyReport { heads, fault, signatures, differing_links, differing_records } = report;
     if output.json {

@@ -46,7 +46,7 @@ impl Clocks {
         self.monotonic_ms.fetch_add(ms.unsigned_abs(), Ordering::SeqCst);
     }
 
-    /// Somebody sets the wall clock; no time passes.
+    /// The wall clock is set; no time passes.
     fn step(&self, ms: i64) {
         self.wall_ms.fetch_add(ms, Ordering::SeqCst);
     }

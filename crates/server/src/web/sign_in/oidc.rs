@@ -30,7 +30,7 @@ struct OidcRedirectPage<'a> {
     location: &'a str,
 }
 
-/// Asks before somebody leaves the workspace they are signed in to for another one: following a link must not do that.
+/// Asks before switching from the signed-in workspace to another: following a link must not do that.
 #[derive(Template)]
 #[template(path = "sign_in/switch_workspace.html")]
 struct SwitchWorkspacePage<'a> {
@@ -79,7 +79,7 @@ pub async fn start(State(web): State<Arc<Web>>, request: WebRequest) -> Result<R
     Ok(see_other(&location, cookie))
 }
 
-/// The same for somebody who has seen which workspace it is: with the invitation they opened, or to another workspace than theirs.
+/// The same once the workspace was confirmed: with the invitation they opened, or to another workspace than theirs.
 pub async fn start_confirmed(
     State(web): State<Arc<Web>>,
     submitted: AnonymousForm,
@@ -116,7 +116,7 @@ async fn begin(
     Ok((redirect.location, cookie))
 }
 
-/// A form of ours may lead to our own pages only, so somebody who sent one takes one more step by themselves.
+/// A form of ours may lead to our own pages only, so submitting one leads to a page with one more step.
 fn leave_after_form(location: &str, cookie: Option<HeaderValue>) -> Result<Response, PageError> {
     let mut response = render_page(&OidcRedirectPage { location })?;
     set_cookies(&mut response, cookie);

@@ -52,7 +52,7 @@ struct KeysPage<'a> {
     current: &'a CurrentSession,
     done: Option<&'static str>,
     made: Option<NewKey>,
-    /// The oldest keys that nobody has replaced for a year.
+    /// The oldest keys that haven't been rotated for a year.
     stale: Vec<ApiKey>,
     rows: Vec<Row>,
     /// Where the next page begins.

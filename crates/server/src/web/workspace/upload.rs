@@ -86,7 +86,7 @@ async fn read_upload(mut form: Multipart, mut upload: Upload, web: &Web) -> Resu
         match field.name().unwrap_or_default() {
             "file" | "text" => {
                 let file = read_file(field, web.front_end.receive_file(), None).await?;
-                // Whoever leaves one of the two empty means the other.
+                // If one of the two is empty, the other counts.
                 if !file.is_empty() {
                     upload.file = file;
                 }
