@@ -9,7 +9,7 @@ use rlinks_core::workspace::policy::Preset;
 use rlinks_core::{Actor, Workspace};
 use rlinks_store::{Quota, StoreError, WORKSPACE_FACTOR};
 
-use crate::limits::sliding_hour::Limited;
+use crate::limits::sliding_hour::HourlyLimit;
 use crate::limits::{HourlyLimits, LimitedSubject, RateLimitStatus};
 use crate::{Caller, Ops, OpsError};
 
@@ -116,8 +116,8 @@ impl Ops {
             Some(key) => (LimitHolder::Key, key.id),
             None => (LimitHolder::Member, caller.principal_id()),
         };
-        let own = (Limited::Requests.of(id), limit, holder);
-        let together = Limited::PrincipalRequests.of(caller.principal_id());
+        let own = (HourlyLimit::Requests.subject(id), limit, holder);
+        let together = HourlyLimit::PrincipalRequests.subject(caller.principal_id());
         let together = (together, limit.saturating_mul(PRINCIPAL_FACTOR), LimitHolder::Principal);
         self.take_both(own, together)
             .map(Some)
@@ -128,8 +128,8 @@ impl Ops {
     pub(crate) fn count_dns_check(&self, caller: &Caller) -> Result<(), OpsError> {
         let limit = self.resource_limits.dns_checks_per_member();
         let Some(limit) = limit.filter(|_| !caller.is_trusted()) else { return Ok(()) };
-        let own = (Limited::DnsChecks.of(caller.principal_id()), limit, LimitHolder::Member);
-        let workspace = Limited::WorkspaceDnsChecks.of(caller.workspace.id);
+        let own = (HourlyLimit::DnsChecks.subject(caller.principal_id()), limit, LimitHolder::Member);
+        let workspace = HourlyLimit::WorkspaceDnsChecks.subject(caller.workspace.id);
         let workspace = (workspace, limit.saturating_mul(WORKSPACE_FACTOR), LimitHolder::Workspace);
         self.take_both(own, workspace)
             .map(drop)
@@ -158,7 +158,7 @@ impl Ops {
         let per_hour = caller.workspace.policy.limits.creations_per_hour;
         CreationLimit {
             limits: &self.hourly_limits,
-            subject: Limited::Creations.of(caller.principal_id()),
+            subject: HourlyLimit::Creations.subject(caller.principal_id()),
             per_hour: per_hour.filter(|_| !caller.is_trusted()),
         }
     }
@@ -222,7 +222,8 @@ impl Ops {
 
     /// Writes what was counted since the last time. What can't be written waits for the next time, and counts in memory meanwhile.
     pub async fn save_limit_uses(&self) {
-        let mut unsaved = Unsaved { limits: &self.hourly_limits, rows: self.hourly_limits.take_unsaved() };
+        let mut unsaved =
+            PendingSave { limits: &self.hourly_limits, rows: self.hourly_limits.take_unsaved() };
         if unsaved.rows.is_empty() {
             return;
         }
@@ -239,12 +240,12 @@ impl Ops {
 }
 
 /// Uses on their way to the store. If they don't get there, because it fails or the task is dropped, they go back.
-struct Unsaved<'a> {
+struct PendingSave<'a> {
     limits: &'a HourlyLimits,
     rows: Vec<rlinks_store::LimitUse>,
 }
 
-impl Drop for Unsaved<'_> {
+impl Drop for PendingSave<'_> {
     fn drop(&mut self) {
         self.limits.put_back_unsaved(&self.rows);
     }

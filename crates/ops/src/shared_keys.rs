@@ -17,7 +17,6 @@ use crate::{Caller, Ops, OpsError};
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 const MINUTE_MS: i64 = 60 * 1000;
 
-/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstallationKey {
     /// Signs forms of people who aren't signed in yet.

@@ -435,7 +435,6 @@ async fn write_audit<W: Write>(view: &mut Tx, out: &mut BackupWriter<W>) -> Resu
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedBackup {
     pub counts: BackupCounts,
-    /// Who wrote it.
     pub origin: BackupOrigin,
 }
 

@@ -306,7 +306,6 @@ fn rollback_killed_half_way_is_continued_and_undone_as_one() {
     );
     let mut rollback = sandbox.command(&format!("workspaces rollback --to {then} --yes")).spawn().unwrap();
     wait_until("the first page is written", || living_links(&sandbox) == 344);
-    // SIGKILL.
     rollback.kill().unwrap();
     rollback.wait().unwrap();
     sandbox.tamper("drop trigger endless");

@@ -40,12 +40,12 @@ const MAX_JITTER_MS: i64 = 1000;
 /// What is limited, and of whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitedSubject {
-    pub limited: Limited,
+    pub limited: HourlyLimit,
     pub id: Id,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Limited {
+pub enum HourlyLimit {
     /// Requests of a key, or of a person in all their sessions.
     Requests,
     /// Requests of a person or sponsor with all their keys together.
@@ -58,7 +58,7 @@ pub enum Limited {
     WorkspaceDnsChecks,
 }
 
-impl Limited {
+impl HourlyLimit {
     const ALL: [Self; 5] =
         [Self::Requests, Self::PrincipalRequests, Self::Creations, Self::DnsChecks, Self::WorkspaceDnsChecks];
 
@@ -73,7 +73,7 @@ impl Limited {
         }
     }
 
-    pub const fn of(self, id: Id) -> LimitedSubject {
+    pub const fn subject(self, id: Id) -> LimitedSubject {
         LimitedSubject { limited: self, id }
     }
 }
@@ -460,8 +460,8 @@ fn status(limit: u32, remaining: u64, reset_seconds: u32) -> RateLimitStatus {
 
 /// Whom a row of the store is about; `None` if a later version wrote it.
 fn subject_of(row: &LimitUse) -> Option<LimitedSubject> {
-    let limited = Limited::ALL.into_iter().find(|limited| limited.name() == row.kind)?;
-    Some(limited.of(row.subject))
+    let limited = HourlyLimit::ALL.into_iter().find(|limited| limited.name() == row.kind)?;
+    Some(limited.subject(row.subject))
 }
 
 #[cfg(test)]

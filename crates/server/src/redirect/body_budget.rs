@@ -99,15 +99,15 @@ impl BodyBudget {
 }
 
 impl Held {
-    fn of(&self, id: Id) -> u64 {
+    fn held_by(&self, id: Id) -> u64 {
         self.by_holder.get(&id).copied().unwrap_or_default()
     }
 
     fn take(&mut self, bytes: u64, holder: BodyHolder) -> Result<(), BodyRefused> {
-        if self.of(holder.principal) + bytes > PRINCIPAL_BYTES {
+        if self.held_by(holder.principal) + bytes > PRINCIPAL_BYTES {
             return Err(BodyRefused::PrincipalShare);
         }
-        if self.of(holder.workspace) + bytes > WORKSPACE_BYTES {
+        if self.held_by(holder.workspace) + bytes > WORKSPACE_BYTES {
             return Err(BodyRefused::WorkspaceShare);
         }
         if self.total + bytes > TOTAL_BYTES {
@@ -123,7 +123,7 @@ impl Held {
     fn give_back(&mut self, bytes: u64, holder: BodyHolder) {
         self.total -= bytes;
         for id in holder.ids() {
-            let left = self.of(id).saturating_sub(bytes);
+            let left = self.held_by(id).saturating_sub(bytes);
             if left == 0 {
                 self.by_holder.remove(&id);
             } else {

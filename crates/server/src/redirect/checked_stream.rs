@@ -15,11 +15,11 @@ const MALFORMED: &[u8] = b"\0\r\n\r\n";
 pub struct CheckedStream<S> {
     stream: S,
     scanner: RequestScanner,
-    ended: Option<Ended>,
+    ended: Option<StreamEnd>,
 }
 
 /// What is read once a request was refused.
-enum Ended {
+enum StreamEnd {
     /// This, then nothing.
     Malformed(&'static [u8]),
     Error,
@@ -47,8 +47,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for CheckedStream<S> {
             };
             buffer.set_filled(before + at);
             this.ended = Some(match place {
-                Place::Head => Ended::Malformed(MALFORMED),
-                Place::Body => Ended::Error,
+                Place::Head => StreamEnd::Malformed(MALFORMED),
+                Place::Body => StreamEnd::Error,
             });
             // Nothing read would be the end of the stream.
             if at > 0 {
@@ -56,7 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for CheckedStream<S> {
             }
         }
         match &mut this.ended {
-            Some(Ended::Malformed(rest)) => {
+            Some(StreamEnd::Malformed(rest)) => {
                 let (now, later) = rest.split_at(rest.len().min(buffer.remaining()));
                 buffer.put_slice(now);
                 *rest = later;

@@ -33,7 +33,6 @@ pub struct RequestScanner {
     framing: Framing,
 }
 
-/// What comes next.
 #[derive(Clone, Copy)]
 enum Part {
     /// A request line, or an empty line before it.
@@ -56,7 +55,7 @@ enum Framing {
     Chunked,
 }
 
-struct Malformed;
+struct FramingError;
 
 impl RequestScanner {
     /// At the beginning of a request.
@@ -89,14 +88,14 @@ impl RequestScanner {
                 Part::RequestLine | Part::Header => Place::Head,
                 _ => Place::Body,
             };
-            self.end_line().map_err(|Malformed| Violation { at: at + length, place })?;
+            self.end_line().map_err(|FramingError| Violation { at: at + length, place })?;
             at += length + 1;
         }
         Ok(())
     }
 
     /// A line feed has come.
-    fn end_line(&mut self) -> Result<(), Malformed> {
+    fn end_line(&mut self) -> Result<(), FramingError> {
         let line = self.line.finish()?;
         self.part = match self.part {
             Part::RequestLine | Part::Trailer if line.is_empty() => Part::RequestLine,
@@ -116,18 +115,18 @@ impl RequestScanner {
             },
             Part::ChunkEnd if line.is_empty() => Part::ChunkSize,
             Part::Trailer => Part::Trailer,
-            Part::ChunkEnd | Part::Body(_) | Part::Chunk(_) => return Err(Malformed),
+            Part::ChunkEnd | Part::Body(_) | Part::Chunk(_) => return Err(FramingError),
         };
         Ok(())
     }
 }
 
 /// The framing after a header line.
-fn framing(line: &FinishedLine, before: Framing) -> Result<Framing, Malformed> {
+fn framing(line: &FinishedLine, before: Framing) -> Result<Framing, FramingError> {
     let kept = line.kept();
     // A folded line continues the one before it, for those who know of folding.
     if matches!(kept.first(), Some(b' ' | b'\t')) {
-        return Err(Malformed);
+        return Err(FramingError);
     }
     let Some(colon) = kept.iter().position(|byte| *byte == b':') else { return Ok(before) };
     let (name, value) = (&kept[..colon], kept[colon + 1..].trim_ascii());
@@ -136,31 +135,31 @@ fn framing(line: &FinishedLine, before: Framing) -> Result<Framing, Malformed> {
         return Ok(before);
     }
     if !matches!(before, Framing::None) || line.is_cut() {
-        return Err(Malformed);
+        return Err(FramingError);
     }
     if is_length {
         return decimal(value).map(Framing::Length);
     }
-    if value.eq_ignore_ascii_case(b"chunked") { Ok(Framing::Chunked) } else { Err(Malformed) }
+    if value.eq_ignore_ascii_case(b"chunked") { Ok(Framing::Chunked) } else { Err(FramingError) }
 }
 
 /// Digits and nothing else: no sign, no list.
-fn decimal(text: &[u8]) -> Result<u64, Malformed> {
+fn decimal(text: &[u8]) -> Result<u64, FramingError> {
     if !text.iter().all(u8::is_ascii_digit) {
-        return Err(Malformed);
+        return Err(FramingError);
     }
-    str::from_utf8(text).ok().and_then(|digits| digits.parse().ok()).ok_or(Malformed)
+    str::from_utf8(text).ok().and_then(|digits| digits.parse().ok()).ok_or(FramingError)
 }
 
-fn chunk_size(line: &FinishedLine) -> Result<u64, Malformed> {
+fn chunk_size(line: &FinishedLine) -> Result<u64, FramingError> {
     let kept = line.kept();
     let digits = kept.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let extension = kept[digits..].trim_ascii_start();
     if !(1..=MAX_CHUNK_DIGITS).contains(&digits) || !matches!(extension.first(), None | Some(b';')) {
-        return Err(Malformed);
+        return Err(FramingError);
     }
-    let digits = str::from_utf8(&kept[..digits]).map_err(|_| Malformed)?;
-    u64::from_str_radix(digits, 16).map_err(|_| Malformed)
+    let digits = str::from_utf8(&kept[..digits]).map_err(|_| FramingError)?;
+    u64::from_str_radix(digits, 16).map_err(|_| FramingError)
 }
 
 /// A line whose end has not come.
@@ -191,10 +190,10 @@ impl Line {
     }
 
     /// The line, if it ended in a carriage return before its line feed.
-    fn finish(&mut self) -> Result<FinishedLine, Malformed> {
+    fn finish(&mut self) -> Result<FinishedLine, FramingError> {
         let line = std::mem::replace(self, Self::new());
         if !line.ends_with_return {
-            return Err(Malformed);
+            return Err(FramingError);
         }
         Ok(FinishedLine { kept: line.kept, length: line.length - 1 })
     }

@@ -38,7 +38,6 @@ impl Lineage {
         Ok(Self { line: pick(0), made: pick(1) })
     }
 
-    /// All of them.
     pub(super) fn all(&self) -> Vec<Id> {
         self.line.iter().chain(&self.made).copied().collect()
     }

@@ -56,7 +56,6 @@ pub(super) struct BackupEnd {
 pub struct BackupOrigin {
     pub format: u32,
     pub created_at: Timestamp,
-    /// Of the program.
     pub version: String,
     /// The public key that signed it; formats before 3 are not signed.
     pub key: Option<String>,

@@ -8,11 +8,11 @@ use rlinks_core::{Id, Timestamp};
 use rlinks_store::clock::Clock;
 
 use super::{
-    HOUR_MS, HourlyLimits, Limited, LimitedSubject, MAX_SLOTS, MAX_SLOTS_PER_SUBJECT, MAX_SUBJECTS,
+    HOUR_MS, HourlyLimit, HourlyLimits, LimitedSubject, MAX_SLOTS, MAX_SLOTS_PER_SUBJECT, MAX_SUBJECTS,
     RateLimitStatus, SHARD_COUNT,
 };
 
-const KEY: LimitedSubject = Limited::Requests.of(Id::from_i64(7));
+const KEY: LimitedSubject = HourlyLimit::Requests.subject(Id::from_i64(7));
 const START_MS: i64 = 1_800_000_000_123;
 
 /// Both clocks of a test.
@@ -95,7 +95,9 @@ fn limit_holds_in_every_hour_and_frees_what_is_an_hour_old() {
 #[test]
 fn subjects_do_not_share_a_limit() {
     let limits = Clocks::new().limits();
-    for subject in [KEY, Limited::Creations.of(KEY.id), Limited::Requests.of(Id::from_i64(8))] {
+    for subject in
+        [KEY, HourlyLimit::Creations.subject(KEY.id), HourlyLimit::Requests.subject(Id::from_i64(8))]
+    {
         assert!(limits.take(subject, 1, 1).is_ok());
         assert!(limits.take(subject, 1, 1).is_err());
     }
@@ -236,7 +238,7 @@ fn memory_is_bounded_and_whoever_used_most_is_forgotten_last() {
     limits.take(KEY, 1000, 1000).unwrap();
     for round in 0..60 {
         for id in 0..2_000 {
-            limits.take(Limited::Creations.of(Id::from_i64(id)), 1000, 1).unwrap();
+            limits.take(HourlyLimit::Creations.subject(Id::from_i64(id)), 1000, 1).unwrap();
         }
         clocks.wait(50_000);
         assert!(slots(&limits) <= max_slots, "{round}");
@@ -246,8 +248,8 @@ fn memory_is_bounded_and_whoever_used_most_is_forgotten_last() {
     let unsaved: usize = limits.shards.iter().map(|shard| shard.lock().unsaved.len()).sum();
     assert!(unsaved <= max_subjects, "{unsaved}");
     for id in 5_000..6_000 {
-        limits.take(Limited::Creations.of(Id::from_i64(id)), 0, 1).unwrap_err();
-        limits.take(Limited::Creations.of(Id::from_i64(id)), 10, 0).unwrap();
+        limits.take(HourlyLimit::Creations.subject(Id::from_i64(id)), 0, 1).unwrap_err();
+        limits.take(HourlyLimit::Creations.subject(Id::from_i64(id)), 10, 0).unwrap();
     }
     assert!(limits.shards.iter().all(|shard| {
         !shard.lock().subjects.keys().any(|subject| (5_000..6_000).contains(&subject.id.as_i64()))
